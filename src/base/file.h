@@ -1,0 +1,57 @@
+// Files: whole reads, read-only maps, and writes that are complete or absent.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace fathom {
+
+// The whole file as bytes. Throws Error naming the path and the system's reason; `max_bytes` bounds what is read.
+std::string read_file(const std::filesystem::path& path, i64 max_bytes = i64{1} << 32);
+
+// A read-only map of a file. Move-only; the bytes live as long as the object.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// A file written beside its final name and renamed by commit(), after fsync of file and folder.
+// Without commit() the destructor removes what was written: nothing half-written is left.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  void commit();
+
+ private:
+  std::filesystem::path path_, temporary_;
+  int fd_ = -1;
+};
+
+// Writes `text` to `path` through AtomicFile.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace fathom

@@ -1,0 +1,28 @@
+// SHA-256 of bytes, as lower-case hexadecimal text.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace fathom {
+
+class Sha256 {
+ public:
+  Sha256();
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
+  ~Sha256();
+  void update(std::span<const std::byte> bytes);
+  // The digest of all bytes so far; the object is spent.
+  std::string hex();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string sha256_hex(std::span<const std::byte> bytes);
+
+}  // namespace fathom
