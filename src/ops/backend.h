@@ -1,0 +1,87 @@
+// Backend: an abstract device. Memory, and about twenty plain computations with outputs given; nothing is checked here
+// (ops.h has checked shapes) and nothing is returned. All computations are enqueued in order; none waits for the device.
+//
+// Conventions: T tokens, N rows. "act" is the activation type, float32 or bf16, whichever each tensor has: inputs are
+// widened to float32, sums are float32, one rounding at the output. The last dimension of every tensor is contiguous;
+// other strides are free where the comment says "strided", elsewhere tensors are contiguous.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "ops/types.h"
+#include "tensor/arena.h"
+
+namespace fathom {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // ---- memory ----
+  virtual std::string name() const = 0;
+  virtual Device device() const = 0;
+  virtual Storage allocate(std::size_t bytes) = 0;                           // zeroed
+  virtual void upload(const Tensor& y, const void* host) = 0;                // contiguous; host bytes may go at return
+  virtual void download(void* host, const Tensor& x) = 0;                    // waits; not inside a pass
+  virtual void synchronize() = 0;                                            // waits; not inside a pass
+
+  // ---- rows ----
+  // y [N, d] = rows ids - first of table [V, d]; zeros for ids outside [first, first + V). y act, table bf16 or f32.
+  virtual void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) = 0;
+  // y [N, d] = x[rows]; x [T, d] strided, same type.
+  virtual void gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) = 0;
+  // y = x in y's type; same shape, any rank, both strided.
+  virtual void cast(const Tensor& y, const Tensor& x) = 0;
+  // x += y; x and y act, contiguous, same shape, types may differ.
+  virtual void add_(const Tensor& x, const Tensor& y) = 0;
+  // y [N, d] = x / sqrt(mean(x^2) + eps) * weight; x strided rows, weight f32 [d], y contiguous or strided rows.
+  virtual void rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight, float eps) = 0;
+  // y = silu(a) * b, elementwise [N, d], all act.
+  virtual void silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) = 0;
+
+  // ---- products ----
+  // y [N, out] = x [N, in] w^T; x and y strided rows, act. With GemmMode::fp8 and a block format, x is quantised first.
+  virtual void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) = 0;
+  // Rows offsets[e] .. offsets[e + 1] of x [R, in] times matrix e of w [E, out, in]; other rows of y are left alone.
+  virtual void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) = 0;
+  // y [T, H, n] = for each head h: x [T, h, k] w [h, n, k]^T; x and y strided in T and H; w bf16 or f32.
+  virtual void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) = 0;
+  // The bf16 or f32 matrix y [out, in] of a block-format weight.
+  virtual void dequantize(const Tensor& y, const Weight& w) = 0;
+  // Reference act_quant: codes e4m3 [N, d], scales f32 [N, d / 128] of x [N, d] act.
+  virtual void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) = 0;
+
+  // ---- attention ----
+  // Rotates neighbouring pairs (x[2i], x[2i + 1]) as complex numbers by freqs[position, i] (cos, sin), in place.
+  // x [T, H, r] strided in T and H, act; freqs f32 [max_seq_len, r / 2, 2]; positions int32 [T].
+  virtual void rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) = 0;
+  // Writes kv [T, kv_lora_rank] and k_pe [T, rope] (both strided, act) into the cache rows slots [T].
+  virtual void store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) = 0;
+  // o [T, H, c] = softmax(scale * (q_c . latent + q_pe . key)) latent over the token's sequence up to its own position.
+  // q_c [T, H, c], q_pe [T, H, r]: strided in T and H; o contiguous.
+  virtual void attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
+                             const Batch& batch, float scale) = 0;
+  // y [total_context, width] = the cached rows of all sequences, one after another.
+  virtual void gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) = 0;
+  // o [T, H, v] = softmax(scale * q . k) v. q [T, H, nope + rope] ; kv [total_context, H, nope + v] holds each head's key
+  // part and value; k_pe [total_context, rope] strided is shared by the heads.
+  virtual void attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe, const Batch& batch,
+                               float scale) = 0;
+
+  // ---- experts ----
+  // weights f32 [T, k], indices int32 [T, k] from gate logits f32 [T, E]; bias f32 [E] or undefined.
+  virtual void route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,
+                     const RouteArgs& args) = 0;
+  // Fills routed (rows, offsets, places) from x [T, d] and indices [T, k]; this rank owns experts first .. first + n.
+  // Within an expert, rows keep the order of the tokens.
+  virtual void group_by_expert(const Routed& routed, const Tensor& x, const Tensor& indices, i64 first) = 0;
+  // y [T, d] = sum over k of weights[t, k] * rows[places[t, k]], skipping places of -1; y and rows act.
+  virtual void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) = 0;
+
+  // ---- sampling ----
+  // ids int32 [N] drawn from logits f32 [N, V].
+  virtual void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) = 0;
+};
+
+}  // namespace fathom
