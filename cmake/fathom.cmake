@@ -16,7 +16,10 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-psabi)
+add_compile_options(-Wall -Wextra -Wpedantic -Wnon-virtual-dtor)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  add_compile_options(-Wshadow=local -Wno-psabi)  # psabi: notes on vector types, all kernels are internal
+endif()
 if(FATHOM_WERROR)
   add_compile_options(-Werror)
 endif()

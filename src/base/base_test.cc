@@ -60,7 +60,8 @@ TEST(File, ErrorsNameThePath) {
 TEST(Hash, KnownDigests) {  // FIPS 180-4 examples
   EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   const std::string abc = "abc";
-  EXPECT_EQ(sha256_hex(std::as_bytes(std::span(abc))), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_hex(std::as_bytes(std::span(abc))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST(ThreadPool, EveryItemOnceAndErrorsArrive) {

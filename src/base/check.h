@@ -38,9 +38,8 @@ template <typename... Args>
 }  // namespace fathom
 
 // CHECK(condition, "message with {}", values...): always on; for the caller's mistakes and for bad input.
-#define CHECK(condition, ...)                                                                  \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]]                                                             \
-      throw ::fathom::Error(::fmt::format(__VA_ARGS__),                                        \
-                            ::fmt::format("{}:{}: {}", __FILE__, __LINE__, #condition));       \
+#define CHECK(condition, ...)                                                                                        \
+  do {                                                                                                               \
+    if (!(condition)) [[unlikely]]                                                                                   \
+      throw ::fathom::Error(::fmt::format(__VA_ARGS__), ::fmt::format("{}:{}: {}", __FILE__, __LINE__, #condition)); \
   } while (false)

@@ -8,7 +8,9 @@ namespace fathom {
 
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
-  State() { CHECK(context != nullptr && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1, "SHA-256 is unavailable"); }
+  State() {
+    CHECK(context != nullptr && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1, "SHA-256 is unavailable");
+  }
   ~State() { EVP_MD_CTX_free(context); }
 };
 

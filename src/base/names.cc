@@ -28,7 +28,8 @@ std::string nearest_name(std::string_view name, std::span<const std::string_view
   std::string_view best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const std::string_view candidate : known)
-    if (const std::size_t distance = edit_distance(name, candidate); distance < least) least = distance, best = candidate;
+    if (const std::size_t distance = edit_distance(name, candidate); distance < least)
+      least = distance, best = candidate;
   return std::string(best);
 }
 

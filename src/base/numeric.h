@@ -46,7 +46,8 @@ constexpr e4m3_bits float_to_e4m3(float value) {
     return static_cast<e4m3_bits>(sign | 0x7eu);
   if (magnitude < std::bit_cast<std::uint32_t>(0x1p-6f)) {  // subnormal: adding 2^14 rounds to multiples of 2^-9
     const float shifted = std::bit_cast<float>(magnitude) + 0x1p14f;
-    return static_cast<e4m3_bits>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0x1p14f)));
+    return static_cast<e4m3_bits>(sign |
+                                  (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0x1p14f)));
   }
   const std::uint32_t rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1u);
   const std::uint32_t code = (rounded >> 20) - (120u << 3);

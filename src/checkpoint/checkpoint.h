@@ -1,5 +1,5 @@
-// Checkpoint: weights by name, under the reference's names ("layers.3.attn.wq_a.weight", "...scale"), whatever the files
-// call them.
+// Checkpoint: weights by name, under the reference's names ("layers.3.attn.wq_a.weight", "...scale"), whatever the
+// files call them.
 #pragma once
 
 #include <cstddef>

@@ -46,7 +46,8 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return meeting_->size; }
 
   void all_reduce(const Tensor& x) override {
-    CHECK(x.contiguous() && (x.dtype() == DType::f32 || x.dtype() == DType::bf16), "all_reduce of {}", name_of(x.dtype()));
+    CHECK(x.contiguous() && (x.dtype() == DType::f32 || x.dtype() == DType::bf16), "all_reduce of {}",
+          name_of(x.dtype()));
     publish(x);
     std::vector<float> sum(static_cast<std::size_t>(x.numel()), 0.0f);
     for (const Tensor& part : meeting_->tensors)
@@ -65,8 +66,8 @@ class ThreadCommunicator final : public Communicator {
     CHECK(x.contiguous() && y.contiguous() && y.bytes() == x.bytes() * size(), "all_gather of unequal parts");
     publish(x);
     for (int r = 0; r < size(); ++r)
-      std::memcpy(static_cast<std::byte*>(y.data()) + r * x.bytes(), meeting_->tensors[static_cast<std::size_t>(r)].data(),
-                  static_cast<std::size_t>(x.bytes()));
+      std::memcpy(static_cast<std::byte*>(y.data()) + r * x.bytes(),
+                  meeting_->tensors[static_cast<std::size_t>(r)].data(), static_cast<std::size_t>(x.bytes()));
     meeting_->wait();
   }
 

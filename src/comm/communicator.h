@@ -15,7 +15,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // x becomes the sum of all ranks' x. Contiguous, float32 or bf16; summed in rank order in float32, so all ranks agree.
+  // x becomes the sum of all ranks' x. Contiguous, float32 or bf16; summed in rank order in float32, so all ranks
+  // agree.
   virtual void all_reduce(const Tensor& x) = 0;
   // y [size, ...] becomes every rank's x [...], in rank order.
   virtual void all_gather(const Tensor& y, const Tensor& x) = 0;

@@ -18,8 +18,8 @@ struct ModelArgs {
   // The reference's fields and defaults (model.py, ModelArgs).
   i64 max_batch_size = 8;
   i64 max_seq_len = 4096 * 4;
-  std::string dtype = "bf16";        // "bf16" or "fp8": how the matrices are stored
-  std::string scale_fmt;             // "" or "ue8m0"
+  std::string dtype = "bf16";  // "bf16" or "fp8": how the matrices are stored
+  std::string scale_fmt;       // "" or "ue8m0"
   i64 vocab_size = 102400;
   i64 dim = 2048;
   i64 inter_dim = 10944;
@@ -44,22 +44,22 @@ struct ModelArgs {
   double rope_factor = 40;
   i64 beta_fast = 32;
   i64 beta_slow = 1;
-  double mscale = 1.0;               // of the softmax scale: Hugging Face's mscale_all_dim
+  double mscale = 1.0;  // of the softmax scale: Hugging Face's mscale_all_dim
 
   // Facts that the reference derives. From a reference config: its rule; from config.json: what it says.
-  bool yarn = true;                  // YaRN frequencies and softmax correction (reference: max_seq_len > original_seq_len)
-  double rope_mscale = 1.0;          // multiplies cos and sin (Hugging Face: mscale / mscale_all_dim terms; reference: 1)
-  bool gate_bias = false;            // e_score_correction_bias (reference: dim == 7168)
-  bool norm_topk_prob = false;       // divide chosen weights by their sum (reference: sigmoid)
+  bool yarn = true;             // YaRN frequencies and softmax correction (reference: max_seq_len > original_seq_len)
+  double rope_mscale = 1.0;     // multiplies cos and sin (Hugging Face: mscale / mscale_all_dim terms; reference: 1)
+  bool gate_bias = false;       // e_score_correction_bias (reference: dim == 7168)
+  bool norm_topk_prob = false;  // divide chosen weights by their sum (reference: sigmoid)
   double rms_norm_eps = 1e-6;
   bool tie_word_embeddings = false;
-  i64 n_mtp_layers = 0;              // num_nextn_predict_layers
-  i64 bos_token_id = -1;             // -1: not stated
-  std::vector<i64> eos_token_ids;    // may be empty
+  i64 n_mtp_layers = 0;            // num_nextn_predict_layers
+  i64 bos_token_id = -1;           // -1: not stated
+  std::vector<i64> eos_token_ids;  // may be empty
 
   i64 qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
-  const Format& format() const;      // of the matrices: kBf16, kFp8Block128 or kFp8Block128Ue8m0
-  double softmax_scale() const;      // qk_head_dim^-0.5, times (0.1 * mscale * ln(rope_factor) + 1)^2 with YaRN
+  const Format& format() const;  // of the matrices: kBf16, kFp8Block128 or kFp8Block128Ue8m0
+  double softmax_scale() const;  // qk_head_dim^-0.5, times (0.1 * mscale * ln(rope_factor) + 1)^2 with YaRN
 
   // Throws Error naming the field, its value and the reason when the values cannot describe a model.
   void validate() const;
@@ -67,8 +67,9 @@ struct ModelArgs {
   void validate_world_size(int world_size) const;
 };
 
-// From the reference's JSON (an unknown key is an error naming the nearest known one) or from a Hugging Face config.json
-// (recognised by "model_type" or "architectures"; deepseek_v2 and deepseek_v3 only, others are refused by name).
+// From the reference's JSON (an unknown key is an error naming the nearest known one) or from a Hugging Face
+// config.json (recognised by "model_type" or "architectures"; deepseek_v2 and deepseek_v3 only, others are refused by
+// name).
 ModelArgs parse_model_args(std::string_view json_text, const std::string& source_name);
 ModelArgs load_model_args(const std::filesystem::path& config_file);
 

@@ -10,9 +10,10 @@ namespace fathom {
 
 // One tensor of the checkpoint as one rank sees it.
 struct ManifestEntry {
-  TensorInfo full;     // the whole tensor, under the reference's name
-  Slice slice;         // this rank's part; dim < 0: all of it
-  std::string group;   // for reports: "embedding", "attention", "dense", "shared", "routed", "gate", "norm", "head", "mtp"
+  TensorInfo full;  // the whole tensor, under the reference's name
+  Slice slice;      // this rank's part; dim < 0: all of it
+  std::string
+      group;  // for reports: "embedding", "attention", "dense", "shared", "routed", "gate", "norm", "head", "mtp"
 
   Shape shape() const;  // of this rank's part
 };

@@ -1,5 +1,6 @@
 // Backend: an abstract device. Memory, and about twenty plain computations with outputs given; nothing is checked here
-// (ops.h has checked shapes) and nothing is returned. All computations are enqueued in order; none waits for the device.
+// (ops.h has checked shapes) and nothing is returned. All computations are enqueued in order; none waits for the
+// device.
 //
 // Conventions: T tokens, N rows. "act" is the activation type, float32 or bf16, whichever each tensor has: inputs are
 // widened to float32, sums are float32, one rounding at the output. The last dimension of every tensor is contiguous;
@@ -21,10 +22,10 @@ class Backend {
   // ---- memory ----
   virtual std::string name() const = 0;
   virtual Device device() const = 0;
-  virtual Storage allocate(std::size_t bytes) = 0;                           // zeroed
-  virtual void upload(const Tensor& y, const void* host) = 0;                // contiguous; host bytes may go at return
-  virtual void download(void* host, const Tensor& x) = 0;                    // waits; not inside a pass
-  virtual void synchronize() = 0;                                            // waits; not inside a pass
+  virtual Storage allocate(std::size_t bytes) = 0;             // zeroed
+  virtual void upload(const Tensor& y, const void* host) = 0;  // contiguous; host bytes may go at return
+  virtual void download(void* host, const Tensor& x) = 0;      // waits; not inside a pass
+  virtual void synchronize() = 0;                              // waits; not inside a pass
 
   // ---- rows ----
   // y [N, d] = rows ids - first of table [V, d]; zeros for ids outside [first, first + V). y act, table bf16 or f32.
@@ -44,7 +45,8 @@ class Backend {
   // y [N, out] = x [N, in] w^T; x and y strided rows, act. With GemmMode::fp8 and a block format, x is quantised first.
   virtual void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) = 0;
   // Rows offsets[e] .. offsets[e + 1] of x [R, in] times matrix e of w [E, out, in]; other rows of y are left alone.
-  virtual void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) = 0;
+  virtual void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
+                              GemmMode mode) = 0;
   // y [T, H, n] = for each head h: x [T, h, k] w [h, n, k]^T; x and y strided in T and H; w bf16 or f32.
   virtual void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) = 0;
   // The bf16 or f32 matrix y [out, in] of a block-format weight.
@@ -64,10 +66,10 @@ class Backend {
                              const Batch& batch, float scale) = 0;
   // y [total_context, width] = the cached rows of all sequences, one after another.
   virtual void gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) = 0;
-  // o [T, H, v] = softmax(scale * q . k) v. q [T, H, nope + rope] ; kv [total_context, H, nope + v] holds each head's key
-  // part and value; k_pe [total_context, rope] strided is shared by the heads.
-  virtual void attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe, const Batch& batch,
-                               float scale) = 0;
+  // o [T, H, v] = softmax(scale * q . k) v. q [T, H, nope + rope] ; kv [total_context, H, nope + v] holds each head's
+  // key part and value; k_pe [total_context, rope] strided is shared by the heads.
+  virtual void attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe,
+                               const Batch& batch, float scale) = 0;
 
   // ---- experts ----
   // weights f32 [T, k], indices int32 [T, k] from gate logits f32 [T, E]; bias f32 [E] or undefined.

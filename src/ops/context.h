@@ -9,7 +9,7 @@ namespace fathom {
 
 // Choices of arithmetic, fixed when a model is built.
 struct ComputeOptions {
-  DType compute = DType::bf16;               // type of activations and of the cache: bf16 or f32
+  DType compute = DType::bf16;  // type of activations and of the cache: bf16 or f32
   GemmMode gemm = GemmMode::bf16;
   AttnImpl attn = AttnImpl::absorb;
   // The reference rounds activation scales to powers of two (UE8M0) in plain Linear layers only, because its parallel

@@ -38,7 +38,7 @@ struct Batch {
 
 // The cache of one layer.
 struct CacheLayer {
-  Tensor latent;          // [blocks, block_size, kv_lora_rank + qk_rope_head_dim]: normalised latent, then rotated key
+  Tensor latent;  // [blocks, block_size, kv_lora_rank + qk_rope_head_dim]: normalised latent, then rotated key
   i64 kv_lora_rank = 0;
 
   i64 block_size() const { return latent.dim(1); }
@@ -74,7 +74,7 @@ struct SampleArgs {
   Tensor repetition_penalty;  // [N] float32; 1: none. Logits of seen tokens are divided (positive) or multiplied by it
   Tensor seed;                // [N] int64
   Tensor step;                // [N] int64: how many tokens the sequence has drawn before; the random stream's counter
-  Tensor seen;                // [N, ceil(vocab / 8)] u8 bit set of tokens already in the sequence; undefined: none has a penalty
+  Tensor seen;  // [N, ceil(vocab / 8)] u8 bit set of tokens already in the sequence; undefined: none has a penalty
 };
 
 }  // namespace fathom

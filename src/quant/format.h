@@ -13,8 +13,8 @@ namespace fathom {
 struct Format {
   std::string_view name;
   DType element;
-  i64 block;           // edge of a square that shares one scale; 0: no scales
-  bool power_of_two;   // scales of weights and of quantised activations are powers of two (UE8M0)
+  i64 block;          // edge of a square that shares one scale; 0: no scales
+  bool power_of_two;  // scales of weights and of quantised activations are powers of two (UE8M0)
 
   bool has_scale() const { return block > 0; }
 };

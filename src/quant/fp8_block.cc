@@ -47,7 +47,8 @@ void dequantize_weight(const e4m3_bits* codes, const float* scales, i64 rows, i6
 }
 
 void quantize_activation(const float* x, i64 n, bool power_of_two, e4m3_bits* codes, float* scales) {
-  CHECK(n % kFp8Block == 0, "last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block, n);
+  CHECK(n % kFp8Block == 0, "last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block,
+        n);
   for (i64 block = 0; block < n / kFp8Block; ++block) {
     const float* in = x + block * kFp8Block;
     float amax = 1e-4f;

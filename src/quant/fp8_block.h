@@ -1,5 +1,6 @@
 // FP8 in blocks, the plain reference forms on host memory: quantise and dequantise weights (128 x 128 squares) and
-// activations (128 entries of a row). Sources: reference kernel.py (act_quant, weight_dequant) and the published weights.
+// activations (128 entries of a row). Sources: reference kernel.py (act_quant, weight_dequant) and the published
+// weights.
 #pragma once
 
 #include <cstdint>

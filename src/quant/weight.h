@@ -6,8 +6,8 @@
 namespace fathom {
 
 struct Weight {
-  Tensor data;                     // [out, in], or [n, out, in] for a stack
-  Tensor scale;                    // float32 [ceil(out / block), ceil(in / block)], or [n, ...]; undefined without scales
+  Tensor data;   // [out, in], or [n, out, in] for a stack
+  Tensor scale;  // float32 [ceil(out / block), ceil(in / block)], or [n, ...]; undefined without scales
   const Format* format = &kBf16;
 
   i64 out() const { return data.dim(data.rank() - 2); }

@@ -28,7 +28,8 @@ Storage::~Storage() {
 Storage host_storage(std::size_t bytes) {
   if (bytes == 0) return {};
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  CHECK(data != MAP_FAILED, "out of memory: {:.2f} GiB of host memory asked for", static_cast<double>(bytes) / (1 << 30));
+  CHECK(data != MAP_FAILED, "out of memory: {:.2f} GiB of host memory asked for",
+        static_cast<double>(bytes) / (1 << 30));
   return Storage(data, bytes, Device{}, [bytes](void* p) { ::munmap(p, bytes); });
 }
 
