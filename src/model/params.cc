@@ -1,0 +1,221 @@
+#include "model/params.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "quant/fp8_block.h"
+
+namespace fathom {
+namespace {
+
+std::string list_of(std::initializer_list<DType> dtypes) {
+  std::string text;
+  for (const DType dtype : dtypes) text += fmt::format("{}{}", text.empty() ? "" : " or ", name_of(dtype));
+  return text;
+}
+
+// Numbers of a stored type as float32.
+std::vector<float> widen(std::span<const std::byte> bytes, DType dtype) {
+  std::vector<float> values(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, bytes.data() + i * static_cast<std::size_t>(size_of(dtype)),
+                static_cast<std::size_t>(size_of(dtype)));
+    switch (dtype) {
+      case DType::f32:
+        values[i] = std::bit_cast<float>(bits);
+        break;
+      case DType::bf16:
+        values[i] = bf16_to_float(static_cast<bf16_bits>(bits));
+        break;
+      case DType::e8m0:
+        values[i] = e8m0_to_float(static_cast<e8m0_bits>(bits));
+        break;
+      default:
+        fail("numbers of type {} are not widened", name_of(dtype));
+    }
+  }
+  return values;
+}
+
+// Sizes up to 64 ranks that cut n entries into equal parts of whole units, for a message.
+std::string working_sizes(i64 n, i64 unit) {
+  std::string text;
+  for (i64 size = 1; size <= 64; ++size)
+    if (n % size == 0 && (size == 1 || n / size % unit == 0))
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", size);
+  return text;
+}
+
+std::string group_of(const std::string& name, const ModelArgs& args) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (name.starts_with("layers.") && std::stoll(name.substr(7)) >= args.n_layers) return "mtp";
+  if (name.starts_with("embed.")) return "embedding";
+  if (name.starts_with("head.")) return "head";
+  if (has("norm")) return "norm";
+  if (has(".attn.")) return "attention";
+  if (has(".gate.")) return "gate";
+  if (has(".shared_experts.")) return "shared";
+  return has(".experts.") ? "routed" : "dense";
+}
+
+}  // namespace
+
+Shape ManifestEntry::shape() const {
+  Shape part = full.shape;
+  if (slice.dim >= 0) part[slice.dim] = slice.length;
+  return part;
+}
+
+WeightStore::WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, Progress progress)
+    : checkpoint_(&checkpoint),
+      backend_(&backend),
+      rank_(rank),
+      world_size_(world_size),
+      progress_(std::move(progress)) {
+  CHECK(checkpoint.shards() == 1 || checkpoint.shards() == world_size, "{} is converted for {} ranks, {} are running",
+        checkpoint.description(), checkpoint.shards(), world_size);
+}
+
+WeightStore::WeightStore(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+
+Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
+  if (backend_ == nullptr) return Tensor(nullptr, dtype, shape);
+  storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
+  return Tensor(storages_.back().data(), dtype, shape, backend_->device());
+}
+
+const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const {
+  const TensorInfo* stored = checkpoint_->find(entry.full.name);
+  CHECK(stored != nullptr, "{} has no tensor {} (expected {} {})", checkpoint_->description(), entry.full.name,
+        list_of(allowed), to_string(entry.full.shape));
+  const Shape expected = checkpoint_->shards() > 1 ? entry.shape() : entry.full.shape;
+  CHECK(stored->shape == expected, "{}: tensor {} has shape {}, the configuration says {}", checkpoint_->description(),
+        entry.full.name, to_string(stored->shape), to_string(expected));
+  CHECK(std::find(allowed.begin(), allowed.end(), stored->dtype) != allowed.end(),
+        "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
+        checkpoint_->description(), entry.full.name, name_of(stored->dtype), list_of(allowed));
+  return *stored;
+}
+
+void WeightStore::fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out) {
+  checkpoint_->read(stored, checkpoint_->shards() > 1 ? Slice{} : entry.slice, out);
+  bytes_read_ += static_cast<i64>(out.size());
+  if (progress_) progress_(bytes_read_);
+}
+
+Params Params::sub(const std::string& leaf) const {
+  Params deeper = *this;
+  deeper.prefix_ = name(leaf);
+  return deeper;
+}
+
+ManifestEntry Params::entry(const std::string& leaf, DType dtype, const Shape& shape, Split split, i64 unit) const {
+  ManifestEntry entry{{name(leaf), dtype, shape}, {}, group_of(name(leaf), *args_)};
+  if (split == Split::none || world_size() == 1) return entry;
+  const int dim = split == Split::out ? 0 : 1;
+  const i64 n = shape[dim], part = n / world_size();
+  CHECK(n % world_size() == 0,
+        "{} features must be divisible by world size (world_size={}): {} has {}; sizes that work: {}",
+        dim == 0 ? "Output" : "Input", world_size(), entry.full.name, n, working_sizes(n, unit));
+  CHECK(part % unit == 0,
+        "{}: a cut of dimension {} ({} entries) among {} ranks falls inside a {}-block of FP8 scales; sizes that work: "
+        "{}",
+        entry.full.name, dim, n, world_size(), unit, working_sizes(n, unit));
+  entry.slice = {dim, part * rank(), part};
+  return entry;
+}
+
+Params::HostMatrix Params::read_matrix(i64 out, i64 in, Split split, const Format& format) const {
+  const bool scaled = format.has_scale();
+  const ManifestEntry weight = entry("weight", format.element, {out, in}, split, scaled ? format.block : 1);
+  store_->record(weight);
+  HostMatrix m{format.element, weight.shape(), {}, {}, {}};
+  ManifestEntry scale;
+  if (scaled) {
+    scale = entry("scale", DType::f32, {blocks_of(out), blocks_of(in)}, split, 1);
+    if (weight.slice.dim >= 0)  // the same cut in units of blocks
+      scale.slice = {weight.slice.dim, weight.slice.start / format.block, weight.slice.length / format.block};
+    m.scale_shape = scale.shape();
+    store_->record(scale);
+  }
+  if (dry()) return m;
+  const TensorInfo& stored =
+      scaled ? store_->locate(weight, {DType::e4m3}) : store_->locate(weight, {DType::bf16, DType::f32});
+  m.dtype = stored.dtype;
+  m.data.resize(static_cast<std::size_t>(m.shape.numel() * size_of(m.dtype)));
+  store_->fetch(stored, weight, m.data);
+  if (scaled) {
+    const TensorInfo& stored_scale = store_->locate(scale, {DType::f32, DType::bf16, DType::e8m0});
+    std::vector<std::byte> bytes(static_cast<std::size_t>(m.scale_shape.numel() * size_of(stored_scale.dtype)));
+    store_->fetch(stored_scale, scale, bytes);
+    m.scale = widen(bytes, stored_scale.dtype);
+  }
+  return m;
+}
+
+Weight Params::matrix(i64 out, i64 in, Split split, const Format& format) const {
+  const HostMatrix m = read_matrix(out, in, split, format);
+  Weight w{store_->allocate(m.dtype, m.shape), {}, m.dtype == DType::f32 ? &kF32 : &format};
+  if (format.has_scale()) w.scale = store_->allocate(DType::f32, m.scale_shape);
+  if (dry()) return w;
+  store_->backend_->upload(w.data, m.data.data());
+  if (format.has_scale()) store_->backend_->upload(w.scale, m.scale.data());
+  return w;
+}
+
+Weight Params::stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in) const {
+  const Format& format = args_->format();
+  Weight all;
+  for (i64 i = 0; i < n; ++i) {
+    const HostMatrix m = sub(first + i).sub(leaf).read_matrix(out, in, Split::none, format);
+    if (i == 0) {
+      all = {store_->allocate(m.dtype, {n, out, in}), {}, m.dtype == DType::f32 ? &kF32 : &format};
+      if (format.has_scale()) all.scale = store_->allocate(DType::f32, {n, blocks_of(out), blocks_of(in)});
+    }
+    if (dry()) continue;
+    CHECK(m.dtype == all.data.dtype(), "{}: experts are stored as {} and as {}", name(leaf), name_of(all.data.dtype()),
+          name_of(m.dtype));
+    store_->backend_->upload(all.data[i], m.data.data());
+    if (format.has_scale()) store_->backend_->upload(all.scale[i], m.scale.data());
+  }
+  return all;
+}
+
+Tensor Params::vector(const std::string& leaf, i64 n) const {
+  // Norms are stored as bf16, the gate's bias as float32.
+  const ManifestEntry wanted = entry(leaf, leaf == "bias" ? DType::f32 : DType::bf16, {n}, Split::none, 1);
+  store_->record(wanted);
+  if (dry()) return store_->allocate(DType::f32, {n});
+  const TensorInfo& stored = store_->locate(wanted, {DType::f32, DType::bf16});
+  std::vector<std::byte> bytes(static_cast<std::size_t>(stored.bytes()));
+  store_->fetch(stored, wanted, bytes);
+  return derived(widen(bytes, stored.dtype), {n}, DType::f32);
+}
+
+std::vector<float> Params::host_matrix(i64 out, i64 in, Split split) const {
+  const Format& format = args_->format();
+  const HostMatrix m = read_matrix(out, in, split, format);
+  if (dry()) return {};
+  if (!format.has_scale()) return widen(m.data, m.dtype);
+  std::vector<float> values(m.data.size());
+  dequantize_weight(reinterpret_cast<const e4m3_bits*>(m.data.data()), m.scale.data(), m.shape[0], m.shape[1],
+                    values.data());
+  return values;
+}
+
+Tensor Params::derived(const std::vector<float>& values, const Shape& shape, DType dtype) const {
+  if (dry()) return Tensor(nullptr, dtype, shape);
+  CHECK(static_cast<i64>(values.size()) == shape.numel(), "{} values for shape {}", values.size(), to_string(shape));
+  const Tensor y = store_->allocate(dtype, shape);
+  if (dtype == DType::f32) {
+    store_->backend_->upload(y, values.data());
+    return y;
+  }
+  std::vector<bf16_bits> rounded(values.size());
+  std::transform(values.begin(), values.end(), rounded.begin(), float_to_bf16);
+  store_->backend_->upload(y, rounded.data());
+  return y;
+}
+
+}  // namespace fathom

@@ -1,0 +1,102 @@
+// Params: a cursor over a checkpoint from which modules take their own parameters, for one rank and one device.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "model/args.h"
+#include "model/manifest.h"
+#include "ops/context.h"
+#include "quant/weight.h"
+
+namespace fathom {
+
+// How a matrix [out, in] is divided among ranks.
+enum class Split { none, out, in };
+
+// Owner of a model's weights on a device, and where they come from. Without a checkpoint it only records what the
+// modules ask for (the manifest) and gives out views that must not be touched.
+class WeightStore {
+ public:
+  // Called while loading with the bytes read so far.
+  using Progress = std::function<void(i64 bytes)>;
+
+  WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, Progress progress = {});
+  WeightStore(int rank, int world_size);  // records only
+
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  const std::vector<ManifestEntry>& entries() const { return entries_; }
+
+ private:
+  friend class Params;
+  // Device memory for a tensor of this shape.
+  Tensor allocate(DType dtype, const Shape& shape);
+  // Notes that a module wants this tensor.
+  void record(ManifestEntry entry) { entries_.push_back(std::move(entry)); }
+  // The checkpoint's tensor for an entry: throws when it is missing, or of another shape or of a type not in `allowed`.
+  const TensorInfo& locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const;
+  // Reads the rank's part of a located tensor.
+  void fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out);
+
+  const Checkpoint* checkpoint_ = nullptr;
+  Backend* backend_ = nullptr;
+  int rank_, world_size_;
+  Progress progress_;
+  i64 bytes_read_ = 0;
+  std::vector<Storage> storages_;
+  std::vector<ManifestEntry> entries_;
+};
+
+class Params {
+ public:
+  Params(WeightStore& store, const ModelArgs& args, const ComputeOptions& options)
+      : store_(&store), args_(&args), options_(&options) {}
+
+  // The cursor one name deeper: sub("layers").sub(3).sub("attn").
+  Params sub(const std::string& name) const;
+  Params sub(i64 index) const { return sub(std::to_string(index)); }
+
+  const ModelArgs& args() const { return *args_; }
+  const ComputeOptions& options() const { return *options_; }
+  int rank() const { return store_->rank(); }
+  int world_size() const { return store_->world_size(); }
+
+  // The matrix "weight" (and "scale" in a block format) here: this rank's part of [out, in].
+  Weight matrix(i64 out, i64 in, Split split, const Format& format) const;
+  // Matrices "<i>.<leaf>.weight" for i in [first, first + n) as one stack [n, out, in].
+  Weight stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in) const;
+  // A vector [n] called `leaf` here, in float32; stored as float32 or bf16.
+  Tensor vector(const std::string& leaf, i64 n) const;
+  // The matrix "weight" here, widened to float32 on the host: this rank's part of [out, in]. Empty when dry.
+  std::vector<float> host_matrix(i64 out, i64 in, Split split) const;
+  // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32. Undefined when dry.
+  Tensor derived(const std::vector<float>& values, const Shape& shape, DType dtype) const;
+  // True when nothing is loaded (manifest only).
+  bool dry() const { return store_->checkpoint_ == nullptr; }
+
+ private:
+  std::string name(const std::string& leaf) const { return prefix_.empty() ? leaf : prefix_ + "." + leaf; }
+  // The entry of this rank's part of tensor `leaf` here; `unit` entries of the dimension that is cut must stay
+  // together.
+  ManifestEntry entry(const std::string& leaf, DType dtype, const Shape& shape, Split split, i64 unit) const;
+  // Records the matrix here and its scales, and reads them into `data` and `scale` (host; unchanged when dry).
+  struct HostMatrix {
+    DType dtype = DType::bf16;
+    Shape shape, scale_shape;
+    std::vector<std::byte> data;
+    std::vector<float> scale;
+  };
+  HostMatrix read_matrix(i64 out, i64 in, Split split, const Format& format) const;
+
+  WeightStore* store_;
+  const ModelArgs* args_;
+  const ComputeOptions* options_;
+  std::string prefix_;
+};
+
+}  // namespace fathom

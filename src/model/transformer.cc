@@ -1,0 +1,62 @@
+#include "model/transformer.h"
+
+#include "model/rope.h"
+
+namespace fathom {
+namespace {
+
+std::variant<MLP, MoE> make_ffn(const Params& p, i64 layer_id) {
+  if (layer_id < p.args().n_dense_layers) return MLP(p, p.args().dim, p.args().inter_dim);
+  return MoE(p);
+}
+
+std::vector<Block> make_layers(const Params& p) {
+  std::vector<Block> layers;
+  for (i64 i = 0; i < p.args().n_layers; ++i) layers.emplace_back(p.sub(i), i);
+  return layers;
+}
+
+}  // namespace
+
+Block::Block(const Params& p, i64 layer_id)
+    : attn_(p.sub("attn")),
+      ffn_(make_ffn(p.sub("ffn"), layer_id)),
+      attn_norm_(p.sub("attn_norm"), p.args().dim),
+      ffn_norm_(p.sub("ffn_norm"), p.args().dim) {}
+
+void Block::operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const Batch& batch,
+                       const CacheLayer& cache) const {
+  {
+    const ArenaScope scope(ctx.arena);
+    ops::add_(ctx, h, attn_(ctx, attn_norm_(ctx, h), freqs, batch, cache));
+  }
+  const ArenaScope scope(ctx.arena);
+  ops::add_(ctx, h, std::visit([&](const auto& ffn) { return ffn(ctx, ffn_norm_(ctx, h)); }, ffn_));
+}
+
+Transformer::Transformer(const Params& p)
+    : embed_(p.sub("embed"), p.args().vocab_size, p.args().dim),
+      layers_(make_layers(p.sub("layers"))),
+      norm_(p.sub("norm"), p.args().dim),
+      head_(p.sub("head"), p.args().dim, p.args().vocab_size),
+      freqs_(p.dry() ? Tensor{}
+                     : p.derived(precompute_freqs_cis(p.args()),
+                                 {p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32)) {}
+
+Tensor Transformer::forward(Context& ctx, const Batch& batch, const LatentCache& cache,
+                            const HiddenHook& hidden) const {
+  const Tensor h = embed_(ctx, batch.ids);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i](ctx, h, freqs_, batch, cache.layer(static_cast<i64>(i)));
+    if (hidden) hidden(static_cast<i64>(i), h);
+  }
+  return h;
+}
+
+Tensor Transformer::operator()(Context& ctx, const Batch& batch, const LatentCache& cache,
+                               const HiddenHook& hidden) const {
+  const Tensor h = forward(ctx, batch, cache, hidden);
+  return head_(ctx, norm_(ctx, ops::gather_rows(ctx, h, batch.logit_rows)));
+}
+
+}  // namespace fathom

@@ -1,0 +1,51 @@
+// The model. Reference: model.py, classes Block and Transformer.
+#pragma once
+
+#include <functional>
+#include <variant>
+#include <vector>
+
+#include "model/ffn.h"
+#include "model/kv_cache.h"
+#include "model/mla.h"
+
+namespace fathom {
+
+// h += attn(attn_norm(h)); h += ffn(ffn_norm(h)). h is the residual stream, float32 [T, dim].
+class Block {
+ public:
+  Block(const Params& p, i64 layer_id);
+  void operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const Batch& batch,
+                  const CacheLayer& cache) const;
+
+ private:
+  MLA attn_;
+  std::variant<MLP, MoE> ffn_;
+  RMSNorm attn_norm_, ffn_norm_;
+};
+
+// Sees the residual stream float32 [T, dim] after each block.
+using HiddenHook = std::function<void(i64 layer, const Tensor& h)>;
+
+class Transformer {
+ public:
+  explicit Transformer(const Params& p);
+
+  // The residual stream after the last block: float32 [T, dim]. Writes the pass's tokens into the cache.
+  Tensor forward(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;
+  // Logits float32 [N, vocab_size] of the tokens batch.logit_rows.
+  Tensor operator()(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;
+
+  const Tensor& freqs() const { return freqs_; }
+  const ParallelEmbedding& embed() const { return embed_; }
+  const RMSNorm& norm() const { return norm_; }
+
+ private:
+  ParallelEmbedding embed_;
+  std::vector<Block> layers_;
+  RMSNorm norm_;
+  ParallelHead head_;
+  Tensor freqs_;  // float32 [max_seq_len, qk_rope_head_dim / 2, 2]
+};
+
+}  // namespace fathom
