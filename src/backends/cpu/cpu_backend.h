@@ -1,0 +1,68 @@
+// CpuBackend: the operations on host memory, spread over a pool of threads. The specification for other backends.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "ops/backend.h"
+
+namespace fathom {
+
+class CpuBackend final : public Backend {
+ public:
+  // 0 threads: one a physical core.
+  explicit CpuBackend(int threads);
+
+  std::string name() const override { return "cpu"; }
+  Device device() const override { return {}; }
+  Storage allocate(std::size_t bytes) override;
+  void upload(const Tensor& y, const void* host) override;
+  void download(void* host, const Tensor& x) override;
+  void synchronize() override {}
+
+  void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
+  void gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) override;
+  void cast(const Tensor& y, const Tensor& x) override;
+  void add_(const Tensor& x, const Tensor& y) override;
+  void rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight, float eps) override;
+  void silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) override;
+
+  void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) override;
+  void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) override;
+  void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) override;
+  void dequantize(const Tensor& y, const Weight& w) override;
+  void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) override;
+
+  void rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) override;
+  void store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) override;
+  void attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
+                     const Batch& batch, float scale) override;
+  void gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) override;
+  void attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe, const Batch& batch,
+                       float scale) override;
+
+  void route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,
+             const RouteArgs& args) override;
+  void group_by_expert(const Routed& routed, const Tensor& x, const Tensor& indices, i64 first) override;
+  void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
+
+  void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
+
+ private:
+  using Body = std::function<void(i64 begin, i64 end, int worker)>;
+
+  // Spreads [0, count) over the threads; `work` is about the nanoseconds of one item, so that small loops stay here.
+  void parallel(i64 count, i64 work, const Body& body);
+  // A float buffer of one worker (0 .. size of pool), or a shared one (worker -1); kept between calls.
+  float* scratch(int worker, i64 floats);
+
+  ThreadPool pool_;
+  std::vector<std::vector<float>> scratch_;  // [1 + workers]
+};
+
+// The CPU as a Backend; 0 threads: one a physical core.
+std::unique_ptr<Backend> make_cpu_backend(int threads);
+
+}  // namespace fathom
