@@ -67,7 +67,8 @@ struct ModelArgs {
   void validate_world_size(int world_size) const;
 };
 
-// From the reference's JSON (an unknown key is an error naming the nearest known one) or from a Hugging Face
+// From the reference's JSON (an unknown key is an error naming the nearest known one; the derived facts may be stated
+// under their own names) or from a Hugging Face
 // config.json (recognised by "model_type" or "architectures"; deepseek_v2 and deepseek_v3 only, others are refused by
 // name).
 ModelArgs parse_model_args(std::string_view json_text, const std::string& source_name);
@@ -76,7 +77,7 @@ ModelArgs load_model_args(const std::filesystem::path& config_file);
 // The configuration of a model directory: config.json, else args.json. Adds eos ids of generation_config.json.
 ModelArgs load_model_args_of(const std::filesystem::path& model_dir);
 
-// The reference's own fields as JSON, in its order.
+// The fields as JSON, the reference's in its order; of the derived ones only those that differ from its rule.
 nlohmann::ordered_json to_json(const ModelArgs& args);
 
 }  // namespace fathom
