@@ -1,0 +1,34 @@
+// Engine: many requests, one model. Step form, for one thread: submit, then step() until idle.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan.h"
+#include "engine/request.h"
+#include "engine/scheduler.h"
+
+namespace fathom {
+
+class Engine {
+ public:
+  // The runner outlives the engine.
+  Engine(StepRunner& runner, const SchedulerOptions& options) : runner_(runner), scheduler_(options) {}
+
+  // Queues a request. One that cannot be served is answered by an error event of the next step; its id must be free.
+  void submit(Request request);
+  // Runs one pass and returns what it gave, in no particular order of requests.
+  std::vector<Event> step();
+  // Forgets a request at once: no more events of it. What it computed stays findable. False when unknown or finished.
+  bool cancel(i64 id);
+  // True when nothing waits, runs or is to be reported.
+  bool idle() const { return pending_.empty() && scheduler_.idle(); }
+
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  StepRunner& runner_;
+  Scheduler scheduler_;
+  std::vector<Event> pending_;  // for the next step
+};
+
+}  // namespace fathom

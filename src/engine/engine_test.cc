@@ -1,0 +1,269 @@
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+
+#include "support/fake_runner.h"
+
+namespace fathom {
+namespace {
+
+constexpr TokenId kVocab = 50;
+
+using Ids = std::vector<TokenId>;
+
+struct Outcome {
+  Ids tokens;
+  FinishReason finish = FinishReason::none;
+  std::string error;
+  Usage usage;
+};
+
+SchedulerOptions options_of(i64 blocks, i64 block_size) {
+  return {.max_batch_size = 4,
+          .max_seq_len = 64,
+          .chunk = 8,
+          .blocks = blocks,
+          .block_size = block_size,
+          .vocab_size = kVocab};
+}
+
+void collect(const std::vector<Event>& events, std::map<i64, Outcome>& outcomes) {
+  for (const Event& event : events) {
+    Outcome& outcome = outcomes[event.request];
+    ASSERT_EQ(outcome.finish, FinishReason::none) << "an event after the end";
+    if (event.token >= 0) outcome.tokens.push_back(event.token);
+    outcome.finish = event.finish;
+    outcome.error = event.error;
+    outcome.usage = event.usage;
+  }
+}
+
+std::map<i64, Outcome> run_all(Engine& engine) {
+  std::map<i64, Outcome> outcomes;
+  for (int step = 0; !engine.idle(); ++step) {
+    EXPECT_LT(step, 100000) << "never ends";
+    if (step >= 100000) break;
+    collect(engine.step(), outcomes);
+  }
+  return outcomes;
+}
+
+Ids prompt_of(std::mt19937& random, std::size_t length, TokenId kinds = kVocab) {
+  Ids ids(length);
+  for (TokenId& id : ids) id = static_cast<TokenId>(random() % static_cast<unsigned>(kinds));
+  return ids;
+}
+
+TEST(Engine, OneRequestGivesItsTokens) {
+  FakeRunner runner(16, 4, kVocab);
+  Engine engine(runner, options_of(16, 4));
+  EXPECT_TRUE(engine.idle());
+  engine.submit({.id = 7, .prompt = {1, 2, 3}, .max_new_tokens = 5});
+  const auto outcomes = run_all(engine);
+  EXPECT_EQ(outcomes.at(7).tokens, runner.alone({1, 2, 3}, 5));
+  EXPECT_EQ(outcomes.at(7).finish, FinishReason::length);
+  EXPECT_EQ(outcomes.at(7).usage.prompt_tokens, 3);
+  EXPECT_EQ(outcomes.at(7).usage.completion_tokens, 5);
+  EXPECT_EQ(runner.passes, 5);
+  EXPECT_EQ(runner.tokens, 3 + 4);  // the last token is never computed
+}
+
+TEST(Engine, StopTokenEndsAndIsReported) {
+  FakeRunner runner(16, 4, kVocab);
+  const Ids expected = runner.alone({1, 2, 3}, 9);
+  Engine engine(runner, options_of(16, 4));
+  engine.submit({.id = 1, .prompt = {1, 2, 3}, .max_new_tokens = 9, .stop_ids = {expected[4]}});
+  const auto outcomes = run_all(engine);
+  EXPECT_EQ(outcomes.at(1).tokens, Ids(expected.begin(), std::find(expected.begin(), expected.end(), expected[4]) + 1));
+  EXPECT_EQ(outcomes.at(1).finish, FinishReason::stop);
+}
+
+TEST(Engine, AnswerEndsAtTheLongestSequence) {
+  FakeRunner runner(32, 4, kVocab);
+  Engine engine(runner, options_of(32, 4));
+  engine.submit({.id = 1, .prompt = Ids(60, 3), .max_new_tokens = 100});
+  engine.submit({.id = 2, .prompt = Ids(64, 3), .max_new_tokens = 100});
+  engine.submit({.id = 3, .prompt = {1}, .max_new_tokens = 0});
+  const auto outcomes = run_all(engine);
+  EXPECT_EQ(outcomes.at(1).tokens.size(), 4u);
+  EXPECT_EQ(outcomes.at(1).finish, FinishReason::length);
+  for (const i64 id : {2, 3}) {
+    EXPECT_TRUE(outcomes.at(id).tokens.empty());
+    EXPECT_EQ(outcomes.at(id).finish, FinishReason::length);
+  }
+}
+
+TEST(Engine, RefusesWhatCanNeverBeServed) {
+  FakeRunner runner(4, 4, kVocab);
+  Engine engine(runner, options_of(4, 4));
+  engine.submit({.id = 1, .prompt = Ids(65, 3)});
+  engine.submit({.id = 2, .prompt = {}});
+  engine.submit({.id = 3, .prompt = {kVocab}});
+  engine.submit({.id = 4, .prompt = {-1}});
+  engine.submit({.id = 5, .prompt = Ids(10, 3), .max_new_tokens = 7});
+  engine.submit({.id = 6, .prompt = {1}, .sampling = {.top_p = 0}});
+  engine.submit({.id = 7, .prompt = {1}, .sampling = {.temperature = NAN}});
+  engine.submit({.id = 8, .prompt = {1}, .sampling = {.min_p = 2}});
+  engine.submit({.id = 9, .prompt = {1}, .sampling = {.repetition_penalty = 0}});
+  engine.submit({.id = 10, .prompt = {1}, .sampling = {.top_k = -1}});
+  engine.submit({.id = 11, .prompt = {1}, .max_new_tokens = -1});
+  engine.submit({.id = 12, .prompt = Ids(10, 3), .max_new_tokens = 6});
+  const auto outcomes = run_all(engine);
+  for (i64 id = 1; id <= 11; ++id) EXPECT_EQ(outcomes.at(id).finish, FinishReason::error) << id;
+  EXPECT_EQ(outcomes.at(12).finish, FinishReason::length);
+  EXPECT_EQ(outcomes.at(1).error,
+            "Prompt length exceeds model maximum sequence length (max_seq_len=64): the prompt has 65 tokens; shorten "
+            "it or raise max_seq_len");
+  EXPECT_EQ(outcomes.at(3).error, "token id 50 is outside the vocabulary of 50");
+  EXPECT_NE(outcomes.at(5).error.find("cache of 17 tokens"), std::string::npos) << outcomes.at(5).error;
+}
+
+TEST(Engine, IdsOfUnfinishedRequestsAreUnique) {
+  FakeRunner runner(16, 4, kVocab);
+  Engine engine(runner, options_of(16, 4));
+  engine.submit({.id = 1, .prompt = {1}});
+  EXPECT_THROW(engine.submit({.id = 1, .prompt = {2}}), Error);
+}
+
+TEST(Engine, SecondTurnComputesOnlyWhatIsNew) {
+  FakeRunner runner(32, 4, kVocab);
+  Engine engine(runner, options_of(32, 4));
+  std::mt19937 random(1);
+  Ids history = prompt_of(random, 21);
+  engine.submit({.id = 1, .prompt = history, .max_new_tokens = 6});
+  const Ids answer = run_all(engine).at(1).tokens;
+  EXPECT_EQ(answer, runner.alone(history, 6));
+  history.insert(history.end(), answer.begin(), answer.end());
+  history.insert(history.end(), {4, 5});
+  const i64 before = runner.tokens;
+  engine.submit({.id = 2, .prompt = history, .max_new_tokens = 1});
+  const Outcome second = run_all(engine).at(2);
+  EXPECT_EQ(second.tokens, runner.alone(history, 1));
+  EXPECT_EQ(second.usage.cached_tokens, 24);  // 26 of the first turn were computed, in blocks of 4
+  EXPECT_EQ(runner.tokens - before, 29 - 24);
+}
+
+TEST(Engine, NotFiniteLogitsEndOneRequestOnly) {
+  FakeRunner runner(32, 4, kVocab);
+  runner.poison = 13;
+  Engine engine(runner, options_of(32, 4));
+  engine.submit({.id = 1, .prompt = {1, 13}, .max_new_tokens = 3});
+  engine.submit({.id = 2, .prompt = {13, 1}, .max_new_tokens = 1});
+  const auto outcomes = run_all(engine);
+  EXPECT_EQ(outcomes.at(1).finish, FinishReason::error);
+  EXPECT_NE(outcomes.at(1).error.find("not finite"), std::string::npos);
+  EXPECT_EQ(outcomes.at(2).tokens, runner.alone({13, 1}, 1));
+}
+
+TEST(Engine, FailedPassEndsItsRequestsAndTheEngineGoesOn) {
+  FakeRunner runner(32, 4, kVocab);
+  Engine engine(runner, options_of(32, 4));
+  runner.fail_next = true;
+  engine.submit({.id = 1, .prompt = {1, 2}, .max_new_tokens = 3});
+  auto outcomes = run_all(engine);
+  EXPECT_EQ(outcomes.at(1).error, "out of order");
+  EXPECT_EQ(engine.scheduler().pool().available(), 32);
+  engine.submit({.id = 1, .prompt = {1, 2}, .max_new_tokens = 3});
+  EXPECT_EQ(run_all(engine).at(1).tokens, runner.alone({1, 2}, 3));
+}
+
+TEST(Engine, CancelFreesAtOnce) {
+  FakeRunner runner(16, 4, kVocab);
+  SchedulerOptions options = options_of(16, 4);
+  options.max_batch_size = 1;
+  Engine engine(runner, options);
+  for (i64 id = 1; id <= 3; ++id) engine.submit({.id = id, .prompt = {1, 2, 3, 4, 5}, .max_new_tokens = 20});
+  engine.step();
+  EXPECT_TRUE(engine.cancel(1));  // running
+  EXPECT_TRUE(engine.cancel(2));  // waiting
+  EXPECT_FALSE(engine.cancel(1));
+  EXPECT_FALSE(engine.cancel(9));
+  EXPECT_EQ(engine.scheduler().pool().available(), 16);
+  const auto outcomes = run_all(engine);
+  EXPECT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes.at(3).tokens, runner.alone({1, 2, 3, 4, 5}, 20));
+}
+
+TEST(Engine, OldestMovesOnWhenBlocksRunOut) {
+  FakeRunner runner(6, 4, kVocab);  // 24 tokens
+  Engine engine(runner, options_of(6, 4));
+  for (i64 id = 1; id <= 3; ++id)
+    engine.submit({.id = id, .prompt = Ids(6, static_cast<TokenId>(id)), .max_new_tokens = 18});
+  std::vector<i64> finished;
+  std::map<i64, Outcome> outcomes;
+  while (!engine.idle()) {
+    const auto events = engine.step();
+    collect(events, outcomes);
+    for (const Event& event : events)
+      if (event.finish != FinishReason::none) finished.push_back(event.request);
+  }
+  EXPECT_GT(engine.scheduler().preemptions(), 0);
+  EXPECT_EQ(finished, (std::vector<i64>{1, 2, 3}));
+  for (i64 id = 1; id <= 3; ++id) EXPECT_EQ(outcomes.at(id).tokens, runner.alone(Ids(6, static_cast<TokenId>(id)), 18));
+}
+
+// Thousands of random arrivals, cancellations and sizes: every request gets what it gets alone, every block comes back,
+// the limits hold, and each request ends within a bound.
+TEST(Engine, RandomScripts) {
+  i64 preemptions = 0, cached = 0;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const i64 block_size = 1 + static_cast<i64>(random() % 5), blocks = 2 + static_cast<i64>(random() % 20);
+    SchedulerOptions options = options_of(blocks, block_size);
+    options.max_batch_size = 1 + static_cast<i64>(random() % 5);
+    options.chunk = 1 + static_cast<i64>(random() % 9);
+    options.max_seq_len = 1 + static_cast<i64>(random() % 40);
+    options.prefix_reuse = random() % 4 != 0;
+    FakeRunner runner(blocks, block_size, kVocab);
+    Engine engine(runner, options);
+    std::map<i64, Request> requests;
+    std::map<i64, Outcome> outcomes;
+    std::set<i64> cancelled;
+    const i64 count = 1 + static_cast<i64>(random() % 12);
+    int steps = 0;
+    while (static_cast<i64>(requests.size()) < count || !engine.idle()) {
+      ASSERT_LT(++steps, 20000) << "seed " << seed;
+      if (static_cast<i64>(requests.size()) < count && random() % 2 == 0) {
+        const auto id = static_cast<i64>(requests.size());
+        Request request{
+            .id = id, .prompt = prompt_of(random, random() % 30, 2), .max_new_tokens = static_cast<i64>(random() % 24)};
+        requests[id] = request;
+        engine.submit(request);
+      }
+      if (random() % 40 == 0 && !requests.empty()) {
+        const auto id = static_cast<i64>(random() % requests.size());
+        if (engine.cancel(id)) cancelled.insert(id);
+      }
+      collect(engine.step(), outcomes);
+    }
+    ASSERT_EQ(engine.scheduler().pool().available(), blocks) << "seed " << seed;
+    ASSERT_LE(runner.most_sequences, options.max_batch_size);
+    ASSERT_LE(runner.most_tokens, std::max(options.chunk, options.max_batch_size));
+    preemptions += engine.scheduler().preemptions();
+    for (const auto& [id, request] : requests) {
+      if (cancelled.contains(id)) continue;
+      const Outcome& outcome = outcomes[id];
+      const auto length = static_cast<i64>(request.prompt.size());
+      if (outcome.finish == FinishReason::error) {
+        const i64 total = std::min(length + request.max_new_tokens, options.max_seq_len);
+        ASSERT_TRUE(length == 0 || length > options.max_seq_len || total > blocks * block_size) << outcome.error;
+        continue;
+      }
+      ASSERT_EQ(outcome.finish, FinishReason::length) << "seed " << seed << " request " << id;
+      const i64 room = std::min(request.max_new_tokens, options.max_seq_len - length);
+      ASSERT_EQ(outcome.tokens, runner.alone(request.prompt, room)) << "seed " << seed << " request " << id;
+      cached += outcome.usage.cached_tokens;
+    }
+  }
+  EXPECT_GT(preemptions, 1000);  // the scripts do reach the interesting cases
+  EXPECT_GT(cached, 1000);
+}
+
+}  // namespace
+}  // namespace fathom

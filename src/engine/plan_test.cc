@@ -1,0 +1,39 @@
+#include "engine/plan.h"
+
+#include <gtest/gtest.h>
+
+namespace fathom {
+namespace {
+
+TEST(StepPlan, BytesAndBack) {
+  StepPlan plan = single_sequence_plan(std::vector<TokenId>{5, 6, 7}, 14, 16, true);
+  plan.seen = {1, 2, 3};
+  plan.seen_starts = {0, 3};
+  EXPECT_EQ(plan_from_bytes(to_bytes(plan)), plan);
+  EXPECT_EQ(plan_from_bytes(to_bytes(StepPlan{})), StepPlan{});
+}
+
+TEST(StepPlan, DamagedBytesAreRefused) {
+  const auto bytes = to_bytes(single_sequence_plan(std::vector<TokenId>{5, 6, 7}, 14, 16, true));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_THROW(plan_from_bytes(std::span(bytes).first(size)), Error) << size;
+  auto longer = bytes;
+  longer.push_back(std::byte{0});
+  EXPECT_THROW(plan_from_bytes(longer), Error);
+  auto huge = bytes;
+  for (std::size_t i = 0; i < 8; ++i) huge[i] = std::byte{0xff};
+  EXPECT_THROW(plan_from_bytes(huge), Error);
+}
+
+TEST(StepPlan, SingleSequence) {
+  const StepPlan plan = single_sequence_plan(std::vector<TokenId>{5, 6, 7}, 14, 16, true);
+  EXPECT_EQ(plan.positions, (std::vector<std::int32_t>{14, 15, 16}));
+  EXPECT_EQ(plan.slots, plan.positions);
+  EXPECT_EQ(plan.blocks, (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(plan.context_lens, (std::vector<std::int32_t>{17}));
+  EXPECT_EQ(plan.logit_rows, (std::vector<std::int32_t>{2}));
+  EXPECT_EQ(single_sequence_plan(std::vector<TokenId>{5}, 0, 16, false).rows(), 0);
+}
+
+}  // namespace
+}  // namespace fathom

@@ -1,0 +1,57 @@
+// Request and Event: what a caller asks of the engine and what it hears. Token ids only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+
+namespace fathom {
+
+using TokenId = std::int32_t;
+
+// How the next token is drawn from the logits.
+struct SamplingParams {
+  float temperature = 1.0f;         // 0 or less: the largest logit
+  std::int32_t top_k = 0;           // 0: no limit
+  float top_p = 1.0f;               // in (0, 1]; 1: no limit
+  float min_p = 0.0f;               // in [0, 1]; 0: no limit
+  float repetition_penalty = 1.0f;  // above 0; 1: none
+  i64 seed = 965;                   // the same seed gives the same tokens, whatever else runs
+};
+
+struct Request {
+  i64 id = 0;  // chosen by the caller; unique among unfinished requests
+  std::vector<TokenId> prompt = {};
+  SamplingParams sampling = {};
+  i64 max_new_tokens = 200;
+  std::vector<TokenId> stop_ids = {};  // end of sequence and the like: drawn, reported, then the request is finished
+  std::int32_t n_logprobs = -1;        // -1: none; 0: of the drawn token; N: of the N likeliest too
+};
+
+enum class FinishReason : std::uint8_t { none, stop, length, error };
+
+struct TokenLogprob {
+  TokenId token = -1;
+  float logprob = 0;
+};
+
+struct Usage {
+  i64 prompt_tokens = 0;
+  i64 cached_tokens = 0;  // of the prompt, found in the cache instead of computed
+  i64 completion_tokens = 0;
+};
+
+// One drawn token, or the end of a request, or both.
+struct Event {
+  i64 request = 0;
+  TokenId token = -1;                           // -1: none drawn (errors, no room for an answer)
+  float logprob = 0;                            // of `token`, when asked for
+  std::vector<TokenLogprob> top_logprobs = {};  // likeliest first
+  FinishReason finish = FinishReason::none;
+  std::string error = {};  // set with FinishReason::error
+  Usage usage = {};        // so far
+};
+
+}  // namespace fathom

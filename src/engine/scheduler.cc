@@ -1,0 +1,281 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fathom {
+
+struct Scheduler::Sequence {
+  Request request;
+  std::vector<TokenId> tokens;       // prompt, then drawn tokens
+  std::vector<std::int32_t> blocks;  // in order
+  i64 computed = 0;                  // leading tokens that are in the cache
+  i64 published = 0;                 // leading blocks that are findable
+  i64 serial = BlockPool::kRoot;     // of the published prefix
+  i64 planned = 0;                   // tokens in the pass being planned
+  i64 row = -1;                      // of its logits in that pass
+  bool started = false;              // has been admitted before
+  Usage usage;
+
+  i64 length() const { return static_cast<i64>(tokens.size()); }
+  i64 remaining() const { return length() - computed; }
+};
+
+namespace {
+
+void add_sampling(StepPlan& plan, const Request& request, i64 step, const std::vector<TokenId>& tokens) {
+  const SamplingParams& sampling = request.sampling;
+  plan.temperature.push_back(sampling.temperature);
+  plan.top_k.push_back(sampling.top_k);
+  plan.top_p.push_back(sampling.top_p);
+  plan.min_p.push_back(sampling.min_p);
+  plan.repetition_penalty.push_back(sampling.repetition_penalty);
+  plan.seed.push_back(sampling.seed);
+  plan.step.push_back(step);
+  plan.n_logprobs.push_back(request.n_logprobs);
+  if (sampling.repetition_penalty != 1.0f) plan.seen.insert(plan.seen.end(), tokens.begin(), tokens.end());
+  plan.seen_starts.push_back(static_cast<std::int32_t>(plan.seen.size()));
+}
+
+// Why these parameters cannot be used; empty when they can. Written so that NaN is refused too.
+std::string sampling_refusal(const SamplingParams& sampling) {
+  if (!(sampling.temperature < 1e6f)) return fmt::format("temperature is {}", sampling.temperature);
+  if (sampling.top_k < 0) return fmt::format("top_k is {}; it must be 0 (no limit) or more", sampling.top_k);
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
+    return fmt::format("top_p is {}; it must be above 0 and at most 1", sampling.top_p);
+  if (!(sampling.min_p >= 0 && sampling.min_p <= 1))
+    return fmt::format("min_p is {}; it must be between 0 and 1", sampling.min_p);
+  if (!(sampling.repetition_penalty > 0 && sampling.repetition_penalty < 1e6f))
+    return fmt::format("repetition_penalty is {}; it must be above 0", sampling.repetition_penalty);
+  return {};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.blocks, options.block_size) {
+  CHECK(options.max_batch_size > 0, "max_batch_size is {}; it must be 1 or more", options.max_batch_size);
+  CHECK(options.max_seq_len > 0, "max_seq_len is {}; it must be 1 or more", options.max_seq_len);
+  CHECK(options.chunk > 0, "chunk is {}; it must be 1 or more", options.chunk);
+}
+
+Scheduler::~Scheduler() = default;
+
+i64 Scheduler::blocks_for(i64 tokens) const { return (tokens + options_.block_size - 1) / options_.block_size; }
+
+std::optional<std::string> Scheduler::refusal(const Request& request) const {
+  const auto length = static_cast<i64>(request.prompt.size());
+  if (length == 0) return "the prompt has no tokens";
+  if (length > options_.max_seq_len)
+    return fmt::format(
+        "Prompt length exceeds model maximum sequence length (max_seq_len={}): the prompt has {} tokens; shorten it or "
+        "raise max_seq_len",
+        options_.max_seq_len, length);
+  for (const TokenId id : request.prompt)
+    if (id < 0 || id >= options_.vocab_size)
+      return fmt::format("token id {} is outside the vocabulary of {}", id, options_.vocab_size);
+  if (request.max_new_tokens < 0)
+    return fmt::format("max_new_tokens is {}; it must be 0 or more", request.max_new_tokens);
+  if (auto reason = sampling_refusal(request.sampling); !reason.empty()) return reason;
+  const i64 total = std::min(options_.max_seq_len, length + std::min(request.max_new_tokens, options_.max_seq_len));
+  const i64 capacity = pool_.blocks() * options_.block_size;
+  if (total > capacity)
+    return fmt::format("the request needs a cache of {} tokens ({} of prompt), and the cache holds {}", total, length,
+                       capacity);
+  return std::nullopt;
+}
+
+void Scheduler::add(Request request) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens = request.prompt;
+  sequence->usage.prompt_tokens = static_cast<i64>(request.prompt.size());
+  sequence->request = std::move(request);
+  waiting_.push_back(std::move(sequence));
+}
+
+bool Scheduler::has(i64 id) const {
+  const auto has_id = [id](const Owner& sequence) { return sequence->request.id == id; };
+  return std::any_of(running_.begin(), running_.end(), has_id) || std::any_of(waiting_.begin(), waiting_.end(), has_id);
+}
+
+bool Scheduler::cancel(i64 id) {
+  const auto has_id = [id](const Owner& sequence) { return sequence->request.id == id; };
+  if (const auto at = std::find_if(running_.begin(), running_.end(), has_id); at != running_.end()) {
+    release_blocks(**at);
+    running_.erase(at);
+    return true;
+  }
+  return std::erase_if(waiting_, has_id) > 0;
+}
+
+StepPlan Scheduler::plan() {
+  share_out_tokens();
+  if (secure_blocks()) admit();
+  StepPlan plan;
+  plan.seq_starts = plan.block_starts = plan.seen_starts = {0};
+  for (const Owner& owner : running_) {
+    Sequence& sequence = *owner;
+    sequence.row = -1;
+    if (sequence.planned == 0) continue;
+    const i64 end = sequence.computed + sequence.planned;
+    for (i64 position = sequence.computed; position < end; ++position) {
+      plan.ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+      plan.positions.push_back(static_cast<std::int32_t>(position));
+      const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / options_.block_size)];
+      plan.slots.push_back(static_cast<std::int32_t>(block * options_.block_size + position % options_.block_size));
+    }
+    plan.seq_starts.push_back(static_cast<std::int32_t>(plan.ids.size()));
+    plan.context_lens.push_back(static_cast<std::int32_t>(end));
+    plan.blocks.insert(plan.blocks.end(), sequence.blocks.begin(), sequence.blocks.begin() + blocks_for(end));
+    plan.block_starts.push_back(static_cast<std::int32_t>(plan.blocks.size()));
+    if (end < sequence.length()) continue;
+    sequence.row = plan.rows();
+    plan.logit_rows.push_back(static_cast<std::int32_t>(plan.ids.size() - 1));
+    add_sampling(plan, sequence.request, sequence.usage.completion_tokens, sequence.tokens);
+  }
+  return plan;
+}
+
+// Sequences that draw a token each pass come first, then prompts in order of arrival. A pass has room for one token of
+// every sequence, so a prompt moves on however many others are drawing.
+void Scheduler::share_out_tokens() {
+  tokens_left_ = std::max(options_.chunk, options_.max_batch_size);
+  for (const Owner& sequence : running_) {
+    sequence->planned = sequence->remaining() == 1 ? 1 : 0;
+    tokens_left_ -= sequence->planned;
+  }
+  for (const Owner& sequence : running_) {
+    if (sequence->planned > 0) continue;
+    sequence->planned = std::min({sequence->remaining(), options_.chunk, tokens_left_});
+    tokens_left_ -= sequence->planned;
+  }
+}
+
+// Gives each running sequence the blocks of its planned tokens, oldest first; false when some had to stop for it.
+bool Scheduler::secure_blocks() {
+  bool undisturbed = true;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    while (i < running_.size() && !grow(*running_[i])) {
+      preempt_last();
+      undisturbed = false;
+    }
+  }
+  return undisturbed;
+}
+
+bool Scheduler::grow(Sequence& sequence) {
+  const i64 wanted = blocks_for(sequence.computed + sequence.planned);
+  while (static_cast<i64>(sequence.blocks.size()) < wanted) {
+    const auto block = pool_.allocate();
+    if (!block) return false;
+    sequence.blocks.push_back(*block);
+  }
+  return true;
+}
+
+// Starts waiting sequences while there is room for all their tokens so far: later on they grow only by drawn tokens.
+void Scheduler::admit() {
+  while (!waiting_.empty() && running() < options_.max_batch_size && tokens_left_ > 0) {
+    Sequence& sequence = *waiting_.front();
+    if (options_.prefix_reuse) {  // the last token is always computed: its logits are wanted
+      auto found = pool_.match(sequence.tokens, (sequence.length() - 1) / options_.block_size);
+      sequence.published = static_cast<i64>(found.blocks.size());
+      sequence.blocks = std::move(found.blocks);
+      sequence.serial = found.serial;
+      sequence.computed = sequence.published * options_.block_size;
+    }
+    if (blocks_for(sequence.length()) - sequence.published > pool_.available()) {
+      release_blocks(sequence);
+      return;
+    }
+    if (!sequence.started) sequence.usage.cached_tokens = sequence.computed;
+    sequence.started = true;
+    sequence.planned = sequence.remaining();
+    grow(sequence);
+    sequence.planned = std::min({sequence.remaining(), options_.chunk, tokens_left_});
+    tokens_left_ -= sequence.planned;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+void Scheduler::preempt_last() {
+  release_blocks(*running_.back());
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
+  ++preemptions_;
+}
+
+// Last block first: the beginning of a prefix is worth the most and is given up last.
+void Scheduler::release_blocks(Sequence& sequence) {
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) pool_.release(*block);
+  sequence.blocks.clear();
+  sequence.computed = sequence.published = sequence.planned = 0;
+  sequence.serial = BlockPool::kRoot;
+}
+
+void Scheduler::publish_blocks(Sequence& sequence) {
+  const i64 size = options_.block_size;
+  for (; (sequence.published + 1) * size <= sequence.computed; ++sequence.published) {
+    const auto ids = std::span(sequence.tokens)
+                         .subspan(static_cast<std::size_t>(sequence.published * size), static_cast<std::size_t>(size));
+    sequence.serial =
+        pool_.publish(sequence.blocks[static_cast<std::size_t>(sequence.published)], sequence.serial, ids);
+  }
+}
+
+void Scheduler::commit(const StepResult& result, std::vector<Event>& events) {
+  const auto rows = std::count_if(running_.begin(), running_.end(), [](const Owner& s) { return s->row >= 0; });
+  CHECK(rows == static_cast<i64>(result.rows.size()), "a pass gave {} tokens where {} were wanted", result.rows.size(),
+        rows);
+  std::erase_if(running_, [&](const Owner& sequence) {
+    sequence->computed += sequence->planned;
+    sequence->planned = 0;
+    const i64 row = std::exchange(sequence->row, -1);
+    if (row < 0) {
+      publish_blocks(*sequence);
+      return false;
+    }
+    if (!accept(*sequence, result.rows[static_cast<std::size_t>(row)], events)) return false;
+    release_blocks(*sequence);
+    return true;
+  });
+}
+
+// Appends a drawn token and reports it; true when the sequence is finished by it.
+bool Scheduler::accept(Sequence& sequence, const Drawn& drawn, std::vector<Event>& events) {
+  const Request& request = sequence.request;
+  Event event{.request = request.id};
+  if (!drawn.finite) {  // what it computed is not to be found by others: nothing is published
+    event.finish = FinishReason::error;
+    event.error = fmt::format("the model gave logits that are not finite at position {}", sequence.length() - 1);
+    event.usage = sequence.usage;
+    events.push_back(std::move(event));
+    return true;
+  }
+  publish_blocks(sequence);
+  sequence.tokens.push_back(drawn.token);
+  ++sequence.usage.completion_tokens;
+  event.token = drawn.token;
+  event.logprob = drawn.logprob;
+  event.top_logprobs = drawn.top_logprobs;
+  if (std::find(request.stop_ids.begin(), request.stop_ids.end(), drawn.token) != request.stop_ids.end()) {
+    event.finish = FinishReason::stop;
+  } else if (sequence.usage.completion_tokens >= request.max_new_tokens || sequence.length() >= options_.max_seq_len) {
+    event.finish = FinishReason::length;
+  }
+  event.usage = sequence.usage;
+  events.push_back(std::move(event));
+  return events.back().finish != FinishReason::none;
+}
+
+void Scheduler::fail(const std::string& reason, std::vector<Event>& events) {
+  std::erase_if(running_, [&](const Owner& sequence) {
+    if (sequence->planned == 0) return false;
+    events.push_back(
+        {.request = sequence->request.id, .finish = FinishReason::error, .error = reason, .usage = sequence->usage});
+    release_blocks(*sequence);
+    return true;
+  });
+}
+
+}  // namespace fathom

@@ -1,0 +1,97 @@
+// FakeRunner: a stand-in for a model whose next token depends on every token before it, read through the cache. So a
+// lost, overwritten or wrongly shared cache block changes the text.
+#pragma once
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "engine/plan.h"
+
+namespace fathom {
+
+class FakeRunner final : public StepRunner {
+ public:
+  FakeRunner(i64 blocks, i64 block_size, TokenId vocab)
+      : block_size_(block_size), vocab_(vocab), cache_(static_cast<std::size_t>(blocks * block_size), 0) {}
+
+  // The state after `before` and one more token; 0 is an empty cache row.
+  static std::uint64_t mix(std::uint64_t before, TokenId token) {
+    std::uint64_t hash = (before + 0x9e3779b97f4a7c15u + static_cast<std::uint32_t>(token)) * 0xbf58476d1ce4e5b9u;
+    return (hash ^ hash >> 29) | 1u;
+  }
+
+  static TokenId draw(std::uint64_t state, TokenId vocab) {
+    return static_cast<TokenId>((state >> 17) % static_cast<std::uint64_t>(vocab));
+  }
+
+  // What a prompt gives when nothing else runs.
+  std::vector<TokenId> alone(const std::vector<TokenId>& prompt, i64 count) const {
+    std::uint64_t state = 0;
+    for (const TokenId id : prompt) state = mix(state, id);
+    std::vector<TokenId> drawn;
+    while (static_cast<i64>(drawn.size()) < count) {
+      drawn.push_back(draw(state, vocab_));
+      state = mix(state, drawn.back());
+    }
+    return drawn;
+  }
+
+  StepResult run(const StepPlan& plan) override {
+    ++passes;
+    tokens += plan.tokens();
+    most_tokens = std::max(most_tokens, plan.tokens());
+    most_sequences = std::max(most_sequences, plan.sequences());
+    if (fail_next) {
+      fail_next = false;
+      fail("out of order");
+    }
+    check_slots(plan);
+    std::vector<std::uint64_t> states;
+    for (i64 s = 0; s < plan.sequences(); ++s) run_sequence(plan, static_cast<std::size_t>(s), states);
+    StepResult result;
+    for (const std::int32_t row : plan.logit_rows) {
+      Drawn drawn{.token = draw(states[static_cast<std::size_t>(row)], vocab_)};
+      drawn.finite = plan.ids[static_cast<std::size_t>(row)] != poison;
+      result.rows.push_back(drawn);
+    }
+    return result;
+  }
+
+  i64 passes = 0, tokens = 0, most_tokens = 0, most_sequences = 0;
+  bool fail_next = false;
+  TokenId poison = -1;  // logits after this token are not finite
+
+ private:
+  void run_sequence(const StepPlan& plan, std::size_t s, std::vector<std::uint64_t>& states) {
+    const auto first = static_cast<std::size_t>(plan.seq_starts[s]),
+               last = static_cast<std::size_t>(plan.seq_starts[s + 1]);
+    const auto table = static_cast<std::size_t>(plan.block_starts[s]);
+    CHECK(plan.block_starts[s + 1] - plan.block_starts[s] == (plan.context_lens[s] + block_size_ - 1) / block_size_,
+          "{} blocks for {} tokens", plan.block_starts[s + 1] - plan.block_starts[s], plan.context_lens[s]);
+    CHECK(last > first && plan.positions[last - 1] + 1 == plan.context_lens[s], "context of sequence {}", s);
+    const auto at = [&](i64 position) -> std::uint64_t& {
+      const i64 block = plan.blocks[table + static_cast<std::size_t>(position / block_size_)];
+      return cache_[static_cast<std::size_t>(block * block_size_ + position % block_size_)];
+    };
+    for (std::size_t t = first; t < last; ++t) {
+      const i64 position = plan.positions[t];
+      const std::uint64_t before = position == 0 ? 0 : at(position - 1);
+      CHECK(position == 0 || before != 0, "position {} has no past", position);
+      at(position) = mix(before, plan.ids[t]);
+      CHECK(&at(position) == &cache_[static_cast<std::size_t>(plan.slots[t])], "slot of position {}", position);
+      states.push_back(at(position));
+    }
+  }
+
+  static void check_slots(const StepPlan& plan) {
+    const std::set<std::int32_t> distinct(plan.slots.begin(), plan.slots.end());
+    CHECK(static_cast<i64>(distinct.size()) == plan.tokens(), "two tokens of a pass write one cache row");
+  }
+
+  i64 block_size_;
+  TokenId vocab_;
+  std::vector<std::uint64_t> cache_;
+};
+
+}  // namespace fathom
