@@ -25,14 +25,18 @@ void dequantize(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols,
 
 }  // namespace
 
+float weight_scale(float amax, bool power_of_two) {
+  if (amax == 0) return 1.0f;
+  const float scale = amax / kE4m3Max;
+  return power_of_two ? round_up_to_power_of_two(scale) : scale;
+}
+
 void quantize_weight(const float* w, i64 rows, i64 cols, bool power_of_two, e4m3_bits* codes, float* scales) {
   for_each_block(rows, cols, [&](i64 r0, i64 r1, i64 c0, i64 c1, i64 block) {
     float amax = 0;
     for (i64 r = r0; r < r1; ++r)
       for (i64 c = c0; c < c1; ++c) amax = std::max(amax, std::fabs(w[r * cols + c]));
-    float scale = amax == 0 ? 1.0f : amax / kE4m3Max;
-    if (power_of_two && amax != 0) scale = round_up_to_power_of_two(scale);
-    scales[block] = scale;
+    const float scale = scales[block] = weight_scale(amax, power_of_two);
     for (i64 r = r0; r < r1; ++r)
       for (i64 c = c0; c < c1; ++c) codes[r * cols + c] = float_to_e4m3(w[r * cols + c] / scale);
   });

@@ -16,8 +16,12 @@ inline constexpr i64 kFp8Block = 128;
 // Blocks that cover n entries.
 constexpr i64 blocks_of(i64 n, i64 block = kFp8Block) { return (n + block - 1) / block; }
 
+// The scale of a block whose largest magnitude is `amax`: amax / 448 (1 for an all-zero block), rounded up to a power
+// of two if asked.
+float weight_scale(float amax, bool power_of_two);
+
 // w: [rows, cols] float32 -> codes [rows, cols], scales [blocks_of(rows), blocks_of(cols)].
-// scale = amax / 448 (1 for an all-zero block), rounded up to a power of two if asked; code = e4m3(w / scale).
+// code = e4m3(w / scale).
 void quantize_weight(const float* w, i64 rows, i64 cols, bool power_of_two, e4m3_bits* codes, float* scales);
 
 // value = code * scale; as float32, or rounded to bf16 (bit-equal to the reference's weight_dequant).
