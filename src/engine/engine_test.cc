@@ -261,7 +261,7 @@ TEST(Engine, RandomScripts) {
       cached += outcome.usage.cached_tokens;
     }
   }
-  EXPECT_GT(preemptions, 1000);  // the scripts do reach the interesting cases
+  EXPECT_GT(preemptions, 500);  // the scripts do reach the interesting cases
   EXPECT_GT(cached, 1000);
 }
 

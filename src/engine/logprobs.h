@@ -1,0 +1,20 @@
+// Logarithms of probabilities, on the host.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace fathom {
+
+// Whether every number of a row of logits is finite.
+bool all_finite(std::span<const float> logits);
+
+// log(softmax(logits))[token], summed in double.
+float logprob_of(std::span<const float> logits, TokenId token);
+
+// The `count` likeliest tokens, likeliest first, of equals the smaller id first.
+std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, i64 count);
+
+}  // namespace fathom
