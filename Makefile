@@ -1,0 +1,52 @@
+# One command each. Every target installs what is missing, configures and builds by itself; run again it costs nothing.
+# What they print about building goes to stderr, so the output of `make chat` is the model's alone.
+
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 300
+ARGS ?=
+
+build = cmake --build build/$(1) -j $(JOBS) </dev/null >&2
+test = ctest --preset $(1) -j $(JOBS) </dev/null
+
+.PHONY: help chat build test asan tsan fuzz format lint
+.SILENT:
+help: ## list these commands
+	awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+chat: ## chat with the embedded model (ARGS="--temperature 0" passes flags on)
+	scripts/setup.sh build
+	scripts/configure.sh release OFF </dev/null >&2
+	$(call build,release) --target fathom
+	scripts/foreground.sh build/release/bin/fathom chat $(ARGS)
+
+build: ## build the program: build/release/bin/fathom
+	scripts/setup.sh build
+	scripts/configure.sh release OFF </dev/null >&2
+	$(call build,release) --target fathom
+
+test: ## build everything and run every test
+	scripts/setup.sh build test
+	scripts/configure.sh release ON </dev/null >&2
+	$(call build,release)
+	$(call test,release)
+
+asan tsan: ## the tests under the address and undefined-behaviour (asan) or thread (tsan) sanitizers
+	scripts/setup.sh build test
+	scripts/configure.sh $@ ON </dev/null >&2
+	$(call build,$@)
+	$(call test,$@)
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS (300)
+	scripts/setup.sh build ci
+	scripts/configure.sh fuzz OFF </dev/null >&2
+	$(call build,fuzz)
+	scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+
+format: ## reformat all sources
+	scripts/setup.sh ci
+	git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+lint: ## what CI checks besides the tests: format, layers, headers, repository, clang-tidy
+	scripts/setup.sh build test ci
+	scripts/configure.sh release ON </dev/null >&2
+	scripts/lint.sh
