@@ -1,8 +1,8 @@
+#include "comm/communicator.h"
+
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-
-#include "comm/communicator.h"
 
 namespace fathom {
 namespace {
@@ -110,6 +110,7 @@ void SingleCommunicator::all_gather(const Tensor& y, const Tensor& x) {
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size) {
   auto meeting = std::make_shared<Meeting>(size);
   std::vector<std::unique_ptr<Communicator>> all;
+  all.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) all.push_back(std::make_unique<ThreadCommunicator>(meeting, rank));
   return all;
 }
