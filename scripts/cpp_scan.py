@@ -97,7 +97,8 @@ def _walk(code):
             if block.kind == "function" and following in (",", "{"):
                 start = block.start  # a member's initializer: the head goes on
                 continue
-            if block.kind == "other" and following in (";", ","):
+            outside = not stack or stack[-1].kind == "scope"
+            if block.kind == "other" and (outside or following in (";", ",")):
                 start = block.start  # a variable's initializer: the statement goes on
                 continue
             yield "block", block, i
@@ -146,7 +147,7 @@ def mutable_variables(code):
 
 
 def _is_variable(declared):
-    return "(" not in declared and re.match(r"[\w:<>,\s*&\[\]]+[\s*&>]\w+\s*(\[[^\]]*\])*\s*$", declared)
+    return "(" not in declared and re.match(r"[A-Za-z_:][\w:<>,\s*&\[\]]*[\s*&>][A-Za-z_]\w*\s*(\[[^\]]*\])*\s*$", declared)
 
 
 def _at_namespace(code, offset):

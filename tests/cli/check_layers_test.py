@@ -69,6 +69,7 @@ class Gemm {
 namespace fathom {
 namespace {
 constexpr int kRows[] = {1, 2, 3};
+constexpr std::size_t kChunk = std::size_t{64} << 10;
 const char* const kText = "getenv TODO printf( static int x = 1;";  // std::cout << getenv("X")
 int helper(int n) {
   static const int kTwo = 2;
@@ -84,7 +85,7 @@ int Gemm::count_rows(int n) { return helper(n) + kRows[0] + (kText != nullptr); 
     "src/tensor/tensor.h": "// Views.\n#pragma once\n#include \"base/check.h\"\n",
     "src/tensor/tensor_test.cc": '#include <gtest/gtest.h>\n#include <cstdio>\n#include "kernels/cpu/gemm.h"\n'
                                  '#include "support/compare.h"\n#include "tensor/tensor.h"\n'
-                                 'TEST(Tensor, Prints) { printf("x"); }\n',
+                                 'TEST(Tensor, Prints) { printf("%s", std::getenv("FATHOM_TEST_DATA")); }\n',
     "src/model/args.h": "// Facts.\n#pragma once\n#include <nlohmann/json_fwd.hpp>\n",
     "src/model/args_hf.cc": '#include <nlohmann/json.hpp>\n#include "model/args.h"\n',
     "tools/main.cc": '#include <CLI/CLI.hpp>\n#include <csignal>\n#include "model/args.h"\n'
