@@ -3,11 +3,16 @@
 # program gets a process group of its own, as a shell does for its jobs. Ctrl-Z stops all of it and `fg` resumes.
 [[ -t 0 ]] || exec "$@"
 set -m
-"$@"
-status=$?
-while ((status == 128 + $(kill -l TSTP))); do
+
+resume_while_stopped() {  # recursive, because a stopped job makes bash leave its loops
+  ((status == 128 + $(kill -l TSTP))) || return 0
   kill -TSTP 0
   fg >/dev/null
   status=$?
-done
+  resume_while_stopped
+}
+
+"$@"
+status=$?
+resume_while_stopped
 exit "$status"
