@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the tracked tree as a whole: its size, left-over notes, paths of the machine it was written on, and that each
-command of README.md is run or accounted for by tests/cli/readme_test.py."""
+"""Checks the tracked tree as a whole: its size, left-over notes, paths of the machine it was written on, that the
+documents name only files that exist, and that tests/cli/readme_test.py knows each command of README.md."""
 import pathlib
 import re
 import subprocess
@@ -32,6 +32,17 @@ def check_text(name, text):
             yield f"{name}:{number}: a path of one machine: {line.strip()[:100]}"
 
 
+def check_document(name, text):
+    """Paths in backticks or links must exist, below the root or below src/. Those of a build are not checked."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for path in re.findall(r"`([\w.-]+/[\w./-]+\.(?:h|cc|py|sh|md|json|cmake))`|\]\(([\w./-]+)\)", line):
+            path = path[0] or path[1]
+            if path.startswith("build/") or re.search(r"YYYY|foo", path):
+                continue
+            if not any((ROOT / top / path).exists() for top in ("", "src", pathlib.PurePath(name).parent)):
+                yield f"{name}:{number}: names a file that does not exist: {path}"
+
+
 def main():
     files = tracked_files()
     problems = []
@@ -45,6 +56,8 @@ def main():
         text = text_of(ROOT / name)
         if text is not None:
             problems += check_text(name, text)
+            if name.endswith(".md") and not name.startswith("models/"):
+                problems += check_document(name, text)
     readme = subprocess.run([sys.executable, ROOT / "tests/cli/readme_test.py", "--list"], capture_output=True, text=True)
     if readme.returncode != 0:
         problems.append((readme.stdout + readme.stderr).strip())
