@@ -33,8 +33,8 @@ class ModelSession {
  public:
   struct Settings {
     ComputeOptions options;
-    i64 max_tokens = 1024;     // of one pass
-    i64 blocks = 64;           // of the cache
+    i64 max_tokens = 1024;  // of one pass
+    i64 blocks = 64;        // of the cache
     i64 block_size = 32;
     int threads = 0;
     std::string device = "cpu";

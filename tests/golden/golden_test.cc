@@ -1,0 +1,159 @@
+// The model against the reference's and transformers' values, checkpoint by checkpoint. FATHOM_TEST_DEVICE chooses the
+// device (default cpu).
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/golden.h"
+#include "support/model_session.h"
+
+namespace fathom::test {
+namespace {
+
+const std::vector<std::string> kPrompts = {"p1", "p17", "p300", "p5000"};
+
+ModelSession::Settings settings_for(DType compute, AttnImpl attn, GemmMode gemm = GemmMode::bf16) {
+  ModelSession::Settings settings;
+  settings.options = {compute, gemm, attn, gemm == GemmMode::fp8};  // the fp8 goldens follow the reference's scale_fmt
+  settings.blocks = 180;
+  if (const char* device = std::getenv("FATHOM_TEST_DEVICE")) settings.device = device;
+  return settings;
+}
+
+const char* name_of_attn(AttnImpl attn) { return attn == AttnImpl::absorb ? "absorb" : "naive"; }
+
+// Error of each row of a run over all prompts, or of the reference's own run, against the truth.
+struct Errors {
+  std::vector<double> ours, reference;
+};
+
+Errors compare(const Golden& golden, ModelSession& session, const std::string& variant) {
+  Errors errors;
+  for (const std::string& prompt : kPrompts) {
+    const auto truth = golden.rows(prompt + ".truth-fp32");
+    const auto reference = golden.rows(prompt + "." + variant);
+    const auto ours = session.run(0, golden.ids(prompt), golden.forced(prompt));
+    session.forget(0);
+    EXPECT_EQ(ours.size(), truth.size());
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+      errors.ours.push_back(relative_error(ours[i], truth[i]));
+      errors.reference.push_back(relative_error(reference[i], truth[i]));
+    }
+  }
+  return errors;
+}
+
+class GoldenTest : public testing::TestWithParam<std::tuple<std::string, AttnImpl>> {
+ protected:
+  Golden golden_{std::get<0>(GetParam())};
+  AttnImpl attn_ = std::get<1>(GetParam());
+};
+
+// float32: every row within 2e-5, at 5,000 tokens 3e-4 (one ulp of a rotary frequency turns the angle by 2e-4 there).
+TEST_P(GoldenTest, Float32EqualsTruth) {
+  ModelSession session(golden_.args, *golden_.weights, settings_for(DType::f32, attn_));
+  for (const std::string& prompt : kPrompts) {
+    const auto truth = golden_.rows(prompt + ".truth-fp32");
+    const double bound = prompt == "p5000" ? 3e-4 : 2e-5;
+    const std::vector<i64> chunks = prompt == "p5000" ? std::vector<i64>{512} : std::vector<i64>{0, 1, 7, 64};
+    for (const i64 chunk : chunks) {
+      const auto ours = session.run(0, golden_.ids(prompt), golden_.forced(prompt), chunk);
+      session.forget(0);
+      ASSERT_EQ(ours.size(), truth.size());
+      for (std::size_t i = 0; i < truth.size(); ++i)
+        EXPECT_LT(relative_error(ours[i], truth[i]), bound) << prompt << " chunk " << chunk << " row " << i;
+    }
+  }
+}
+
+TEST_P(GoldenTest, Float32HiddenStates) {
+  ModelSession session(golden_.args, *golden_.weights, settings_for(DType::f32, attn_));
+  session.keep_hidden = true;
+  session.run(0, golden_.ids("p17"));
+  for (std::size_t layer = 0; layer < session.hidden().size(); ++layer) {
+    std::vector<float> truth;
+    for (const auto& row : golden_.rows(fmt::format("hidden.{}.truth-fp32", layer)))
+      truth.insert(truth.end(), row.begin(), row.end());
+    EXPECT_LT(relative_error(session.hidden()[layer], truth), 2e-5) << "layer " << layer;
+  }
+}
+
+// bf16: over all rows the median error is at most 1.25 times the reference's own.
+TEST_P(GoldenTest, Bf16IsAsCloseAsTheReference) {
+  ModelSession session(golden_.args, *golden_.weights, settings_for(DType::bf16, attn_));
+  const Errors errors = compare(golden_, session, fmt::format("ref-bf16-{}", name_of_attn(attn_)));
+  const double ours = median(errors.ours), reference = median(errors.reference);
+  std::printf("%s %s bf16: median row error %.3e, reference %.3e\n", std::get<0>(GetParam()).c_str(),
+              name_of_attn(attn_), ours, reference);
+  EXPECT_LT(ours, 1.25 * reference);
+  EXPECT_GT(ours, 1e-5) << "bf16 that is exact is not bf16";
+}
+
+TEST_P(GoldenTest, Bf16HiddenStates) {
+  if (attn_ == AttnImpl::naive) GTEST_SKIP() << "hidden states were recorded for the absorbed form";
+  ModelSession session(golden_.args, *golden_.weights, settings_for(DType::bf16, attn_));
+  session.keep_hidden = true;
+  session.run(0, golden_.ids("p17"));
+  const i64 dim = golden_.args.dim;
+  for (std::size_t layer = 0; layer < session.hidden().size(); ++layer) {
+    const auto truth = golden_.rows(fmt::format("hidden.{}.truth-fp32", layer));
+    const auto reference = golden_.rows(fmt::format("hidden.{}.ref-bf16-absorb", layer));
+    std::vector<double> ours, theirs;
+    for (std::size_t row = 0; row < truth.size(); ++row) {
+      const auto* start = session.hidden()[layer].data() + static_cast<i64>(row) * dim;
+      ours.push_back(relative_error(std::vector<float>(start, start + dim), truth[row]));
+      theirs.push_back(relative_error(reference[row], truth[row]));
+    }
+    EXPECT_LT(median(ours), 1.25 * median(theirs)) << "layer " << layer;
+  }
+}
+
+TEST_P(GoldenTest, Fp8GemmIsAsCloseAsTheReference) {
+  if (!golden_.args.format().has_scale()) GTEST_SKIP() << "weights are not FP8";
+  if (attn_ == AttnImpl::naive) GTEST_SKIP() << "the fp8 goldens are of the absorbed form";
+  ModelSession session(golden_.args, *golden_.weights, settings_for(DType::bf16, attn_, GemmMode::fp8));
+  const Errors errors = compare(golden_, session, "ref-fp8-absorb");
+  std::printf("%s fp8 gemm: median row error %.3e, reference %.3e\n", std::get<0>(GetParam()).c_str(),
+              median(errors.ours), median(errors.reference));
+  EXPECT_LT(median(errors.ours), 1.25 * median(errors.reference));
+}
+
+// A ragged batch, with prefill and decode in one pass, gives each sequence what it gets alone.
+TEST_P(GoldenTest, RaggedBatchEqualsAlone) {
+  ModelSession session(golden_.args, *golden_.weights, settings_for(DType::f32, attn_));
+  const std::vector<int> forced = golden_.forced("p17");
+  const std::vector<std::string> prompts = {"p17", "p1", "p300"};
+  std::vector<ModelSession::Rows> alone;
+  for (const std::string& prompt : prompts) {
+    alone.push_back(session.run(0, golden_.ids(prompt), forced));
+    session.forget(0);
+  }
+  const auto check = [&](std::size_t which, std::size_t row, const std::vector<float>& logits) {
+    EXPECT_LT(relative_error(logits, alone[which][row]), 5e-6) << prompts[which] << " row " << row;
+  };
+  auto first = session.step({{0, golden_.ids("p17")}, {1, golden_.ids("p1")}});
+  check(0, 0, first[0]);
+  check(1, 0, first[1]);
+  auto mixed = session.step({{0, {forced[0]}}, {2, golden_.ids("p300")}, {1, {forced[0]}}});
+  check(0, 1, mixed[0]);
+  check(2, 0, mixed[1]);
+  check(1, 1, mixed[2]);
+  for (std::size_t i = 1; i < forced.size(); ++i) {
+    const auto rows = session.step({{1, {forced[i]}}, {0, {forced[i]}}, {2, {forced[i - 1]}}});
+    check(1, i + 1, rows[0]);
+    check(0, i + 1, rows[1]);
+    check(2, i, rows[2]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest,
+                         testing::Combine(testing::ValuesIn(golden_names()),
+                                          testing::Values(AttnImpl::absorb, AttnImpl::naive)),
+                         [](const auto& which) {
+                           std::string name = std::get<0>(which.param) + "_" + name_of_attn(std::get<1>(which.param));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace fathom::test
