@@ -9,6 +9,13 @@
 
 namespace fathom::test {
 
-inline void for_each_backend(const std::function<void(Backend&)>& test) { test(*make_cpu_backend(2)); }
+inline void for_each_backend(const std::function<void(Backend&)>& test) {
+  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
+    if (!has_isa(isa)) continue;
+    SCOPED_TRACE(name_of(isa));
+    CpuBackend backend(2, isa);
+    test(backend);
+  }
+}
 
 }  // namespace fathom::test

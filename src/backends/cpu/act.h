@@ -1,6 +1,7 @@
 // Access to activations (float32 or bf16) as typed pointers, and rows of them as float32.
 #pragma once
 
+#include "kernels/cpu/kernels.h"
 #include "tensor/tensor.h"
 
 namespace fathom {
@@ -17,6 +18,14 @@ inline float widen(float value) { return value; }
 inline float widen(bf16_bits value) { return bf16_to_float(value); }
 inline void store(float& place, float value) { place = value; }
 inline void store(bf16_bits& place, float value) { place = float_to_bf16(value); }
+
+// The kernels' name of an element type.
+inline Element element_of(DType dtype) {
+  if (dtype == DType::f32) return Element::f32;
+  if (dtype == DType::bf16) return Element::bf16;
+  CHECK(dtype == DType::e4m3, "no CPU kernel takes numbers of type {}", name_of(dtype));
+  return Element::e4m3;
+}
 
 // A tensor as rows of its last dimension: all leading dimensions are one (or are contiguous).
 struct Rows {

@@ -11,7 +11,8 @@ constexpr i64 kWorthThreads = 20'000;  // nanoseconds of work
 
 }  // namespace
 
-CpuBackend::CpuBackend(int threads) : pool_(threads), scratch_(static_cast<std::size_t>(pool_.size() + 1)) {}
+CpuBackend::CpuBackend(int threads, Isa isa)
+    : pool_(threads), kernels_(cpu_kernels(isa)), scratch_(static_cast<std::size_t>(pool_.size() + 1)) {}
 
 Storage CpuBackend::allocate(std::size_t bytes) { return host_storage(bytes); }
 
@@ -31,9 +32,10 @@ void CpuBackend::parallel(i64 count, i64 work, const Body& body) {
 }
 
 float* CpuBackend::scratch(int worker, i64 floats) {
-  std::vector<float>& buffer = scratch_[static_cast<std::size_t>(worker + 1)];
-  if (buffer.size() < static_cast<std::size_t>(floats)) buffer.resize(static_cast<std::size_t>(floats));
-  return buffer.data();
+  Storage& buffer = scratch_[static_cast<std::size_t>(worker + 1)];
+  const auto bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  if (buffer.bytes() < bytes) buffer = host_storage(std::max(bytes, buffer.bytes() * 2));
+  return static_cast<float*>(buffer.data());
 }
 
 std::unique_ptr<Backend> make_cpu_backend(int threads) { return std::make_unique<CpuBackend>(threads); }

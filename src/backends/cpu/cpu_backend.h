@@ -3,17 +3,19 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/cpu/kernels.h"
 #include "ops/backend.h"
 
 namespace fathom {
 
 class CpuBackend final : public Backend {
  public:
-  // 0 threads: one a physical core.
-  explicit CpuBackend(int threads);
+  // 0 threads: one a physical core. Another instruction set than the best one serves the tests.
+  explicit CpuBackend(int threads, Isa isa = best_isa());
 
   std::string name() const override { return "cpu"; }
   Device device() const override { return {}; }
@@ -55,11 +57,20 @@ class CpuBackend final : public Backend {
 
   // Spreads [0, count) over the threads; `work` is about the nanoseconds of one item, so that small loops stay here.
   void parallel(i64 count, i64 work, const Body& body);
-  // A float buffer of one worker (0 .. size of pool), or a shared one (worker -1); kept between calls.
+  // A float buffer of one worker (0 .. size of pool), or a shared one (worker -1); 64-byte aligned, kept between calls.
   float* scratch(int worker, i64 floats);
 
+  // Rows [first, first + rows) of a product that share a weight.
+  struct Part {
+    Weight weight;
+    i64 first, rows;
+  };
+  // The rows of the parts, in ascending order without gaps, times their weights.
+  void multiply(const Tensor& y, const Tensor& x, std::span<const Part> parts, GemmMode mode);
+
   ThreadPool pool_;
-  std::vector<std::vector<float>> scratch_;  // [1 + workers]
+  const CpuKernels& kernels_;
+  std::vector<Storage> scratch_;  // [1 + workers]
 };
 
 // The CPU as a Backend; 0 threads: one a physical core.

@@ -1,6 +1,6 @@
-// Products with weights: format -> loop.
+// Products with weights: activations become padded float32 rows, then pieces of the output go to the threads.
 #include <algorithm>
-#include <cstring>
+#include <span>
 
 #include "backends/cpu/act.h"
 #include "backends/cpu/cpu_backend.h"
@@ -9,112 +9,156 @@
 namespace fathom {
 namespace {
 
-float dot(const float* a, const float* b, i64 n) {
-  float sums[8] = {};
-  i64 i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (int k = 0; k < 8; ++k) sums[k] += a[i + k] * b[i + k];
-  for (; i < n; ++i) sums[0] += a[i] * b[i];
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+// Packed activations are kept below this many floats: larger products are done in rounds of rows.
+constexpr i64 kPackedFloats = i64{4} << 20;
+
+// Nanoseconds of a product of `rows` rows with one row of a weight, roughly.
+i64 row_work(i64 rows, i64 in) { return rows <= 2 ? in / 16 + 1 : in * (rows + 8) / 64 + 1; }
+
+WeightRows rows_of(const Weight& w) {
+  const Tensor& scale = w.scale;
+  return {w.data.data(), w.data.stride(0) * size_of(w.data.dtype()), element_of(w.data.dtype()),
+          scale.defined() ? scale.as<float>() : nullptr, scale.defined() ? scale.stride(0) : 0};
 }
 
-void widen_row(float* y, const void* x, DType dtype, i64 n) {
-  if (dtype == DType::f32) {
-    std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(float));
-  } else {
-    const auto* in = static_cast<const bf16_bits*>(x);
-    for (i64 i = 0; i < n; ++i) y[i] = bf16_to_float(in[i]);
-  }
-}
-
-void store_one(void* row, DType dtype, i64 i, float value) {
-  if (dtype == DType::f32)
-    static_cast<float*>(row)[i] = value;
-  else
-    static_cast<bf16_bits*>(row)[i] = float_to_bf16(value);
-}
-
-// Row `row` of a weight as float32, exact (fp8: code * scale).
-void weight_row(float* y, const Weight& w, i64 row) {
-  const i64 n = w.in();
-  const void* data = static_cast<const std::byte*>(w.data.data()) + row * w.data.stride(0) * size_of(w.data.dtype());
-  if (!w.format->has_scale()) return widen_row(y, data, w.data.dtype(), n);
-  const auto* codes = static_cast<const e4m3_bits*>(data);
-  const float* scales = w.scale.as<float>() + row / w.format->block * w.scale.stride(0);
-  for (i64 i = 0; i < n; ++i) y[i] = e4m3_to_float(codes[i]) * scales[i / w.format->block];
-}
-
-bool quantises(const Weight& w, GemmMode mode) { return mode == GemmMode::fp8 && w.format->has_scale(); }
-
-// Quantises a row of activations and puts code * scale back.
-void round_to_fp8(float* x, i64 n, bool power_of_two) {
+// Quantises a row and puts code * scale back.
+void round_to_fp8(const CpuKernels& kernels, float* x, i64 n, bool power_of_two) {
   e4m3_bits codes[kFp8Block];
   float scale;
+  const WeightRows coded{codes, 0, Element::e4m3, &scale, 0};
   for (i64 i = 0; i < n; i += kFp8Block) {
-    quantize_activation(x + i, kFp8Block, power_of_two, codes, &scale);
-    for (i64 k = 0; k < kFp8Block; ++k) x[i + k] = e4m3_to_float(codes[k]) * scale;
+    kernels.quantize(codes, &scale, x + i, kFp8Block, power_of_two);
+    kernels.decode_row(x + i, coded, 0, kFp8Block);
   }
+}
+
+// A piece of work: rows [row, row + rows) of the round, columns [column, column + columns) of part `part`.
+struct Piece {
+  std::size_t part;
+  i64 row, rows, column, columns;
+};
+
+// Cuts rows x out into pieces: few rows at a time keep operands in cache, many columns keep threads apart.
+void cut(std::vector<Piece>& pieces, std::size_t part, i64 row, i64 rows, i64 out, i64 columns) {
+  const i64 step = rows > 2 * kGemmRows ? kGemmRows : kGemmRows / 2;
+  for (i64 r = 0; r < rows; r += step)
+    for (i64 c = 0; c < out; c += columns)
+      pieces.push_back({part, row + r, std::min(step, rows - r), c, std::min(columns, out - c)});
 }
 
 }  // namespace
 
-void CpuBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
+void CpuBackend::multiply(const Tensor& y, const Tensor& x, std::span<const Part> parts, GemmMode mode) {
   const Rows out(y), in(x);
-  const bool quantised = quantises(w, mode);
-  CHECK(!quantised || in.width % kFp8Block == 0,
-        "Last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block, in.width);
-  if (out.count == 0) return;
-  float* wide = scratch(-1, in.count * in.width);
-  parallel(in.count, in.width, [&](i64 begin, i64 end, int) {
-    for (i64 t = begin; t < end; ++t) {
-      widen_row(wide + t * in.width, in.row(t), in.dtype, in.width);
-      if (quantised) round_to_fp8(wide + t * in.width, in.width, w.format->power_of_two);
+  const i64 width = in.width, step = padded_step(width);
+  const i64 limit = std::max<i64>(kPackedFloats / step / kGemmRows, 1) * kGemmRows;
+  const Element out_type = element_of(out.dtype), in_type = element_of(in.dtype);
+  const bool quantised = mode == GemmMode::fp8 && !parts.empty() && parts[0].weight.format->has_scale();
+  CHECK(!quantised || width % kFp8Block == 0,
+        "Last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block, width);
+
+  std::vector<Part> round;
+  std::vector<Piece> pieces;
+  const auto flush = [&] {
+    if (round.empty()) return;
+    const i64 first = round.front().first, count = round.back().first + round.back().rows - first;
+    float* packed = scratch(-1, count * step);
+    parallel(count, width / 8, [&](i64 begin, i64 end, int) {
+      for (i64 r = begin; r < end; ++r) {
+        float* row = packed + r * step;
+        kernels_.widen(row, in.row(first + r), in_type, width);
+        std::fill(row + width, row + step, 0.0f);
+        if (quantised) round_to_fp8(kernels_, row, width, round.front().weight.format->power_of_two);
+      }
+    });
+    i64 work = 0;
+    for (const Part& part : round) work += row_work(part.rows, width) * part.weight.out();
+    const i64 share = std::max<i64>(work / (pool_.size() * 4), 4000);
+    pieces.clear();
+    for (std::size_t p = 0; p < round.size(); ++p) {
+      const Part& part = round[p];
+      const i64 columns = share / row_work(std::min(part.rows, kGemmRows), width) / kGemmColumns * kGemmColumns;
+      cut(pieces, p, part.first - first, part.rows, part.weight.out(), std::max(columns, kGemmColumns));
     }
-  });
-  parallel(w.out(), in.width * in.count, [&](i64 begin, i64 end, int worker) {
-    float* row = scratch(worker, in.width);
-    for (i64 o = begin; o < end; ++o) {
-      weight_row(row, w, o);
-      for (i64 t = 0; t < in.count; ++t) store_one(out.row(t), out.dtype, o, dot(wide + t * in.width, row, in.width));
+    const auto count_of_pieces = static_cast<i64>(pieces.size());
+    parallel(count_of_pieces, work / count_of_pieces, [&](i64 begin, i64 end, int worker) {
+      float* space = scratch(worker, kGemmScratch);
+      for (i64 i = begin; i < end; ++i) {
+        const Piece& piece = pieces[static_cast<std::size_t>(i)];
+        auto* place = static_cast<std::byte*>(out.row(first + piece.row)) + piece.column * size_of(out.dtype);
+        kernels_.gemm({packed + piece.row * step, step, piece.rows, width, rows_of(round[piece.part].weight),
+                       piece.column, piece.columns, place, out.step, out_type, space});
+      }
+    });
+    round.clear();
+  };
+
+  i64 taken = 0;
+  for (Part part : parts) {
+    while (part.rows > 0) {
+      const i64 rows = std::min(part.rows, limit - taken);
+      round.push_back({part.weight, part.first, rows});
+      part.first += rows;
+      part.rows -= rows;
+      taken += rows;
+      if (taken < limit) continue;
+      flush();
+      taken = 0;
     }
-  });
+  }
+  flush();
+}
+
+void CpuBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
+  const Part all{w, 0, Rows(y).count};
+  multiply(y, x, {&all, 1}, mode);
 }
 
 void CpuBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
                                 GemmMode mode) {
   const auto* offset = offsets.as<std::int32_t>();
-  for (i64 e = 0; e + 1 < offsets.dim(0); ++e) {
-    const i64 rows = offset[e + 1] - offset[e];
-    if (rows > 0) linear(y.narrow(0, offset[e], rows), x.narrow(0, offset[e], rows), w[e], mode);
-  }
+  std::vector<Part> parts;
+  for (i64 e = 0; e + 1 < offsets.dim(0); ++e)
+    if (offset[e + 1] > offset[e]) parts.push_back({w[e], offset[e], offset[e + 1] - offset[e]});
+  multiply(y, x, parts, mode);
 }
 
 void CpuBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) {
-  const i64 tokens = x.dim(0), heads = x.dim(1), k = x.dim(2), n = y.dim(2);
+  const i64 tokens = x.dim(0), heads = x.dim(1), k = x.dim(2), n = y.dim(2), step = padded_step(k);
+  if (tokens == 0) return;
   const auto address = [](const Tensor& t, i64 a, i64 b) {
     return static_cast<std::byte*>(t.data()) + (a * t.stride(0) + b * t.stride(1)) * size_of(t.dtype());
   };
-  if (tokens == 0) return;
-  parallel(heads * n, k * tokens, [&](i64 begin, i64 end, int worker) {
-    float* row = scratch(worker, 2 * k);
-    for (i64 item = begin; item < end; ++item) {
-      const i64 h = item / n, o = item % n;
-      widen_row(row, address(w, h, o), w.dtype(), k);
-      for (i64 t = 0; t < tokens; ++t) {
-        widen_row(row + k, address(x, t, h), x.dtype(), k);
-        store_one(address(y, t, h), y.dtype(), o, dot(row, row + k, k));
+  const i64 work = row_work(tokens, k) * n * heads, columns_work = row_work(std::min(tokens, kGemmRows), k);
+  const i64 columns = std::max(work / (pool_.size() * 4) / columns_work / kGemmColumns, i64{1}) * kGemmColumns;
+  std::vector<Piece> pieces;
+  for (i64 h = 0; h < heads; ++h) cut(pieces, static_cast<std::size_t>(h), 0, tokens, n, columns);
+  const auto count = static_cast<i64>(pieces.size());
+  parallel(count, work / count, [&](i64 begin, i64 end, int worker) {
+    float* space = scratch(worker, kGemmScratch + kGemmRows * step);
+    float* packed = space + kGemmScratch;
+    for (i64 i = begin; i < end; ++i) {
+      const auto& [part, row, rows, column, out] = pieces[static_cast<std::size_t>(i)];
+      const auto h = static_cast<i64>(part);
+      for (i64 r = 0; r < rows; ++r) {
+        kernels_.widen(packed + r * step, address(x, row + r, h), element_of(x.dtype()), k);
+        std::fill(packed + r * step + k, packed + (r + 1) * step, 0.0f);
       }
+      const WeightRows weight{address(w, h, 0), w.stride(1) * size_of(w.dtype()), element_of(w.dtype()), nullptr, 0};
+      kernels_.gemm({packed, step, rows, k, weight, column, out, address(y, row, h) + column * size_of(y.dtype()),
+                     y.stride(0) * size_of(y.dtype()), element_of(y.dtype()), space});
     }
   });
 }
 
 void CpuBackend::dequantize(const Tensor& y, const Weight& w) {
   const Rows out(y);
-  parallel(w.out(), w.in(), [&](i64 begin, i64 end, int worker) {
+  const WeightRows rows = rows_of(w);
+  parallel(w.out(), w.in() / 4, [&](i64 begin, i64 end, int worker) {
     float* row = scratch(worker, w.in());
     for (i64 o = begin; o < end; ++o) {
-      weight_row(row, w, o);
-      for (i64 i = 0; i < w.in(); ++i) store_one(out.row(o), out.dtype, i, row[i]);
+      kernels_.decode_row(row, rows, o, w.in());
+      kernels_.narrow(out.row(o), element_of(out.dtype), row, w.in());
     }
   });
 }

@@ -1,0 +1,33 @@
+#include "kernels/cpu/kernels.h"
+
+namespace fathom {
+
+bool has_isa(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && has_isa(Isa::avx2);
+    case Isa::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    case Isa::generic:
+      return true;
+  }
+  return false;
+}
+
+Isa best_isa() {
+  if (has_isa(Isa::avx512)) return Isa::avx512;
+  return has_isa(Isa::avx2) ? Isa::avx2 : Isa::generic;
+}
+
+const char* name_of(Isa isa) {
+  if (isa == Isa::avx512) return "avx512";
+  return isa == Isa::avx2 ? "avx2" : "generic";
+}
+
+const CpuKernels& cpu_kernels(Isa isa) {
+  if (isa == Isa::avx512) return avx512_kernels();
+  return isa == Isa::avx2 ? avx2_kernels() : generic_kernels();
+}
+
+}  // namespace fathom
