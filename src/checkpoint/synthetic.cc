@@ -12,7 +12,7 @@ namespace fathom {
 namespace {
 
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15u;
-constexpr i64 kChunk = 256;  // values computed in one go: fixed, so that the loops become vector code
+constexpr i64 kChunk = 128;  // values computed in one go: fixed, so that the loops become vector code
 
 constexpr std::uint64_t mix(std::uint64_t z) {
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -47,19 +47,28 @@ Moments moments_of(std::string_view name, i64 fan_in) {
   return {0.0, 1.0 / fan};
 }
 
+using Chunk = std::array<float, kChunk>;
+
 // kChunk values from the one with counter `z` (base + (index + 1) * G) on.
-void chunk_of(std::uint64_t z, double mean, double std, std::array<float, kChunk>& out) {
+void chunk_of(std::uint64_t z, double mean, double std, Chunk& out) {
   const double unit = std::sqrt(3.0) / 65536.0;
+  std::array<std::int32_t, kChunk> sums;
   std::array<double, kChunk> scaled;
-  for (i64 i = 0; i < kChunk; ++i) {
-    const std::uint64_t r = mix(z + static_cast<std::uint64_t>(i) * kGolden);
+  for (std::size_t i = 0; i < kChunk; ++i) {
+    const std::uint64_t r = mix(z + i * kGolden);
     const std::uint64_t pairs = (r & 0x0000ffff0000ffffu) + (r >> 16 & 0x0000ffff0000ffffu);
-    const auto sum = static_cast<std::int32_t>((pairs & 0xffffffffu) + (pairs >> 32));
-    scaled[static_cast<std::size_t>(i)] = std * ((static_cast<double>(sum) - 131070.0) * unit);
+    sums[i] = static_cast<std::int32_t>(pairs) + static_cast<std::int32_t>(pairs >> 32);
   }
+  for (std::size_t i = 0; i < kChunk; ++i) scaled[i] = std * ((static_cast<double>(sums[i]) - 131070.0) * unit);
   // A loop of its own: together with the product the compiler might make it a fused multiply-add, which rounds once
   // less.
   for (std::size_t i = 0; i < kChunk; ++i) out[i] = static_cast<float>(mean + scaled[i]);
+}
+
+// float_to_bf16 for finite values, as bits of a float32.
+constexpr std::uint32_t round_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
 }
 
 // Quantises the block of `weight` (stored [rows, cols] at index origin + r * stride + c) into codes and its scale.
@@ -137,32 +146,29 @@ SyntheticTensor::SyntheticTensor(std::uint64_t seed, std::string_view hf_name, c
   std_ = moments.std;
 }
 
-void SyntheticTensor::values(i64 first, std::span<float> out) const {
-  std::array<float, kChunk> chunk;
+template <typename T, typename Convert>
+void SyntheticTensor::generate(i64 first, std::span<T> out, Convert&& convert) const {
+  Chunk chunk;
+  std::array<T, kChunk> converted;
   for (std::size_t done = 0; done < out.size(); done += kChunk) {
     const auto index = static_cast<std::uint64_t>(first) + done;
     chunk_of(base_ + (index + 1) * kGolden, mean_, std_, chunk);
-    std::copy_n(chunk.begin(), std::min<std::size_t>(kChunk, out.size() - done), out.begin() + static_cast<i64>(done));
+    for (std::size_t i = 0; i < kChunk; ++i) converted[i] = convert(chunk[i]);
+    std::copy_n(converted.begin(), std::min<std::size_t>(kChunk, out.size() - done),
+                out.begin() + static_cast<std::ptrdiff_t>(done));
   }
+}
+
+void SyntheticTensor::values(i64 first, std::span<float> out) const {
+  generate(first, out, [](float value) { return value; });
 }
 
 void SyntheticTensor::values(i64 first, std::span<bf16_bits> out) const {
-  std::array<float, kChunk> chunk;
-  std::array<bf16_bits, kChunk> narrow;
-  for (std::size_t done = 0; done < out.size(); done += kChunk) {
-    const auto index = static_cast<std::uint64_t>(first) + done;
-    chunk_of(base_ + (index + 1) * kGolden, mean_, std_, chunk);
-    for (std::size_t i = 0; i < kChunk; ++i) {  // all values are finite
-      const auto bits = std::bit_cast<std::uint32_t>(chunk[i]);
-      narrow[i] = static_cast<bf16_bits>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-    }
-    std::copy_n(narrow.begin(), std::min<std::size_t>(kChunk, out.size() - done), out.begin() + static_cast<i64>(done));
-  }
+  generate(first, out, [](float value) { return static_cast<bf16_bits>(round_to_bf16(value) >> 16); });
 }
 
 void SyntheticTensor::rounded(i64 first, std::span<float> out) const {
-  values(first, out);
-  for (float& value : out) value = bf16_to_float(float_to_bf16(value));
+  generate(first, out, [](float value) { return std::bit_cast<float>(round_to_bf16(value)); });
 }
 
 SyntheticCheckpoint::SyntheticCheckpoint(std::string description, std::vector<TensorInfo> tensors, std::uint64_t seed,
@@ -198,10 +204,10 @@ void SyntheticCheckpoint::read_scales(const TensorInfo& weight, const TensorInfo
     for (i64 j = want.col; j < want.col + want.cols; ++j) {
       const Block block = block_at(weight.shape, i, j);
       block_values(tensor, weight.shape, block, values.data());
-      float amax = 0;
+      std::uint32_t amax = 0;  // magnitudes of finite floats are ordered as their bits are
       for (i64 k = 0; k < block.rows * block.cols; ++k)
-        amax = std::max(amax, std::fabs(values[static_cast<std::size_t>(k)]));
-      *out++ = weight_scale(amax, power_of_two_);
+        amax = std::max(amax, std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(k)]) & 0x7fffffffu);
+      *out++ = weight_scale(std::bit_cast<float>(amax), power_of_two_);
     }
 }
 

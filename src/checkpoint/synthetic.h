@@ -30,6 +30,9 @@ class SyntheticTensor {
   void rounded(i64 first, std::span<float> out) const;
 
  private:
+  template <typename T, typename Convert>
+  void generate(i64 first, std::span<T> out, Convert&& convert) const;
+
   std::uint64_t base_;
   double mean_, std_;
 };

@@ -23,6 +23,41 @@ void dequantize(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols,
   });
 }
 
+// float_to_e4m3 of finite values without branches, so that a loop of it becomes vector code: the subnormal and the
+// normal form are both computed (numeric.h explains them) and one is chosen.
+constexpr e4m3_bits finite_to_e4m3(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = std::min(bits & 0x7fffffffu, std::bit_cast<std::uint32_t>(kE4m3Max));
+  const std::uint32_t small =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) - std::bit_cast<std::uint32_t>(0x1p14f);
+  const std::uint32_t normal = ((magnitude + 0x7ffffu + (magnitude >> 20 & 1u)) >> 20) - (120u << 3);
+  const std::uint32_t code = magnitude < std::bit_cast<std::uint32_t>(0x1p-6f) ? small : normal;
+  return static_cast<e4m3_bits>(code | (bits >> 24 & 0x80u));
+}
+
+// One row of a block of full width.
+void quantize_row(const float* w, float scale, e4m3_bits* codes) {
+  for (i64 c = 0; c < kFp8Block; ++c) codes[c] = finite_to_e4m3(w[c] / scale);
+}
+
+// The largest magnitude of a row of full width, as bits: those of finite numbers are ordered as the numbers are.
+std::int32_t largest_bits(const float* w) {
+  std::int32_t largest = 0;
+  for (i64 c = 0; c < kFp8Block; ++c) largest = std::max(largest, std::bit_cast<std::int32_t>(w[c]) & 0x7fffffff);
+  return largest;
+}
+
+// Quantises a block of full width unless it holds infinities or NaN; says whether it did. `w`, `codes`: its first
+// entry.
+bool quantize_full_block(const float* w, i64 rows, i64 cols, bool power_of_two, e4m3_bits* codes, float& scale) {
+  std::int32_t largest = 0;
+  for (i64 r = 0; r < rows; ++r) largest = std::max(largest, largest_bits(w + r * cols));
+  if (largest >= 0x7f800000) return false;
+  scale = weight_scale(std::bit_cast<float>(largest), power_of_two);
+  for (i64 r = 0; r < rows; ++r) quantize_row(w + r * cols, scale, codes + r * cols);
+  return true;
+}
+
 }  // namespace
 
 float weight_scale(float amax, bool power_of_two) {
@@ -33,6 +68,9 @@ float weight_scale(float amax, bool power_of_two) {
 
 void quantize_weight(const float* w, i64 rows, i64 cols, bool power_of_two, e4m3_bits* codes, float* scales) {
   for_each_block(rows, cols, [&](i64 r0, i64 r1, i64 c0, i64 c1, i64 block) {
+    const i64 first = r0 * cols + c0;
+    const bool full = c1 - c0 == kFp8Block;
+    if (full && quantize_full_block(w + first, r1 - r0, cols, power_of_two, codes + first, scales[block])) return;
     float amax = 0;
     for (i64 r = r0; r < r1; ++r)
       for (i64 c = c0; c < c1; ++c) amax = std::max(amax, std::fabs(w[r * cols + c]));
