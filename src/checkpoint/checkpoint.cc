@@ -1,0 +1,37 @@
+#include "checkpoint/checkpoint.h"
+
+#include "checkpoint/file_checkpoint.h"
+
+namespace fathom {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a person probably has instead of safetensors files; empty when nothing is known.
+std::string hint(const fs::path& directory) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".gguf") || name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth"))
+      return fmt::format("; {} is not in a supported format", name);
+    if (name.ends_with(".partial") || name.find(".partial-") != std::string::npos || name.ends_with(".incomplete"))
+      return fmt::format("; {} looks like an unfinished download or conversion", name);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& path, int rank, int world_size) {
+  CHECK(fs::exists(path), "{} does not exist", path.string());
+  CHECK(fs::is_directory(path), "{} is a file; name the directory of the checkpoint", path.string());
+  CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank {} of world size {}", rank, world_size);
+  if (fs::exists(path / kIndexFile)) return open_hf_directory(path);
+  if (!sharded_sizes(path).empty()) return open_sharded(path, rank, world_size);
+  if (!safetensors_files(path).empty()) return open_hf_directory(path);
+  fail(
+      "{} is no checkpoint: it has neither {} nor *.safetensors (Hugging Face) nor model{}-mp{}.safetensors "
+      "(converted){}",
+      path.string(), kIndexFile, rank, world_size, hint(path));
+}
+
+}  // namespace fathom

@@ -1,0 +1,95 @@
+#include "checkpoint/file_checkpoint.h"
+
+#include <algorithm>
+
+#include "base/numeric.h"
+#include "checkpoint/json_text.h"
+#include "checkpoint/slice.h"
+
+namespace fathom {
+namespace {
+
+bool is_scale(std::string_view reference_name) { return reference_name.ends_with(".scale"); }
+
+// Scales are stored as float32, bf16 or e8m0; all of their values are exact in float32.
+void widen(DType dtype, const std::vector<std::byte>& stored, std::span<std::byte> out) {
+  auto* values = reinterpret_cast<float*>(out.data());
+  const std::size_t count = out.size() / sizeof(float);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = dtype == DType::e8m0 ? e8m0_to_float(static_cast<e8m0_bits>(stored[i]))
+                                     : bf16_to_float(reinterpret_cast<const bf16_bits*>(stored.data())[i]);
+}
+
+}  // namespace
+
+FileCheckpoint::FileCheckpoint(std::filesystem::path directory, int shards)
+    : directory_(std::move(directory)), shards_(shards) {}
+
+const TensorInfo* FileCheckpoint::find(std::string_view name) const {
+  const auto found = index_.find(std::string(name));
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+void FileCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const {
+  const auto found = index_.find(info.name);
+  CHECK(found != index_.end(), "{} has no tensor {}", description(), info.name);
+  const auto& [file, stored] = places_[found->second];
+  const TensorInfo& known = tensors_[found->second];
+  if (known.dtype == stored.dtype) return copy_slice(stored, slice, file->bytes(stored.name), out);
+  const i64 count = slice_shape(known, slice).numel();
+  CHECK(static_cast<i64>(out.size()) == count * size_of(known.dtype), "reading {}: {} bytes of room for {} numbers",
+        info.name, out.size(), count);
+  std::vector<std::byte> narrow(static_cast<std::size_t>(count * size_of(stored.dtype)));
+  copy_slice(stored, slice, file->bytes(stored.name), narrow);
+  widen(stored.dtype, narrow, out);
+}
+
+const SafetensorsFile& FileCheckpoint::add_file(const std::filesystem::path& path) {
+  files_.push_back(std::make_unique<SafetensorsFile>(path));
+  return *files_.back();
+}
+
+void FileCheckpoint::add_tensor(const SafetensorsFile& file, const TensorInfo& stored,
+                                const std::string& reference_name) {
+  const auto [entry, added] = index_.emplace(reference_name, tensors_.size());
+  if (!added) {
+    const Place& first = places_[entry->second];
+    fail("tensor {} appears twice: in {} and in {}", shown(stored.name), first.file->path().string(),
+         file.path().string());
+  }
+  TensorInfo info = stored;
+  info.name = reference_name;
+  if (is_scale(reference_name)) {
+    CHECK(stored.dtype == DType::f32 || stored.dtype == DType::bf16 || stored.dtype == DType::e8m0,
+          "{}: scale {} is of type {}; f32, bf16 and e8m0 are supported", file.path().string(), shown(stored.name),
+          name_of(stored.dtype));
+    info.dtype = DType::f32;
+  }
+  tensors_.push_back(std::move(info));
+  places_.push_back({&file, stored});
+}
+
+void FileCheckpoint::add_untranslated(const SafetensorsFile& file, const std::string& stored_name) {
+  untranslated_.push_back(fmt::format("{}: {}", file.path().filename().string(), shown(stored_name)));
+}
+
+void FileCheckpoint::alias(const std::string& name, const std::string& existing) {
+  const auto found = index_.find(existing);
+  if (found == index_.end() || index_.contains(name)) return;
+  const std::size_t at = found->second;
+  index_.emplace(name, tensors_.size());
+  TensorInfo info = tensors_[at];
+  info.name = name;
+  tensors_.push_back(std::move(info));
+  places_.push_back(Place(places_[at]));
+}
+
+std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    if (entry.path().extension() == ".safetensors" && !entry.is_directory()) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace fathom

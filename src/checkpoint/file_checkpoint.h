@@ -1,0 +1,66 @@
+// A checkpoint in safetensors files of one directory, and the two layouts of such directories.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/safetensors.h"
+
+namespace fathom {
+
+// Tensors of mapped files under reference names. Scales are float32 to the reader however they are stored.
+class FileCheckpoint : public Checkpoint {
+ public:
+  FileCheckpoint(std::filesystem::path directory, int shards);
+
+  std::string description() const override { return directory_.string(); }
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }
+  const TensorInfo* find(std::string_view name) const override;
+  void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override;
+  int shards() const override { return shards_; }
+
+  const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
+  // Stored names that are no tensors of the family, as "file: name".
+  const std::vector<std::string>& untranslated() const { return untranslated_; }
+
+  // For the layouts: adds a file, then its tensors; a reference name may come once only. The reference stays valid.
+  const SafetensorsFile& add_file(const std::filesystem::path& path);
+  void add_tensor(const SafetensorsFile& file, const TensorInfo& stored, const std::string& reference_name);
+  void add_untranslated(const SafetensorsFile& file, const std::string& stored_name);
+  // Lets `name` mean the tensor `existing` if `name` is absent and `existing` is there.
+  void alias(const std::string& name, const std::string& existing);
+
+ private:
+  struct Place {
+    const SafetensorsFile* file;
+    TensorInfo stored;
+  };
+
+  std::filesystem::path directory_;
+  int shards_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<Place> places_;  // of each tensor
+  std::unordered_map<std::string, std::size_t> index_;
+  std::vector<std::string> untranslated_;
+};
+
+// A Hugging Face directory: the files that model.safetensors.index.json names, or all *.safetensors when there is none.
+std::unique_ptr<FileCheckpoint> open_hf_directory(const std::filesystem::path& directory);
+
+// One rank's file of a directory written by the converter: model{rank}-mp{world_size}.safetensors.
+std::unique_ptr<FileCheckpoint> open_sharded(const std::filesystem::path& directory, int rank, int world_size);
+
+// How many ranks the converted directories of this folder are for, ascending: N of each model{rank}-mp{N}.safetensors.
+std::vector<int> sharded_sizes(const std::filesystem::path& directory);
+
+// The *.safetensors files of a directory by name, sorted.
+std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& directory);
+
+inline constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+
+}  // namespace fathom
