@@ -172,11 +172,12 @@ void SyntheticTensor::rounded(i64 first, std::span<float> out) const {
 }
 
 SyntheticCheckpoint::SyntheticCheckpoint(std::string description, std::vector<TensorInfo> tensors, std::uint64_t seed,
-                                         bool power_of_two_scales)
+                                         bool power_of_two_scales, bool tied_head)
     : description_(std::move(description)),
       tensors_(std::move(tensors)),
       seed_(seed),
-      power_of_two_(power_of_two_scales) {
+      power_of_two_(power_of_two_scales),
+      tied_head_(tied_head) {
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     CHECK(index_.emplace(tensors_[i].name, i).second, "{}: tensor {} is listed twice", description_, tensors_[i].name);
 }
@@ -187,7 +188,7 @@ const TensorInfo* SyntheticCheckpoint::find(std::string_view name) const {
 }
 
 SyntheticTensor SyntheticCheckpoint::source(const TensorInfo& info) const {
-  const auto name = hf_name(info.name);
+  const auto name = hf_name(tied_head_ && info.name == "head.weight" ? "embed.weight" : info.name);
   CHECK(name.has_value(), "{}: {} is no tensor name of the reference", description_, info.name);
   return SyntheticTensor(seed_, *name, info.shape);
 }

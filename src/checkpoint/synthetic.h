@@ -41,9 +41,10 @@ class SyntheticTensor {
 // values quantised in blocks of 128 x 128, and their scales are tensors named "....scale".
 class SyntheticCheckpoint : public Checkpoint {
  public:
-  // `tensors` bear reference names; their types are f32, bf16 or e4m3 (with a float32 scale tensor beside it).
+  // `tensors` bear reference names; their types are f32, bf16 or e4m3 (with a float32 scale tensor beside it). With
+  // `tied_head` the head has the values of the embedding.
   SyntheticCheckpoint(std::string description, std::vector<TensorInfo> tensors, std::uint64_t seed,
-                      bool power_of_two_scales);
+                      bool power_of_two_scales, bool tied_head = false);
 
   std::string description() const override { return description_; }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
@@ -58,7 +59,7 @@ class SyntheticCheckpoint : public Checkpoint {
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string_view, std::size_t> index_;  // views of the names in tensors_
   std::uint64_t seed_;
-  bool power_of_two_;
+  bool power_of_two_, tied_head_;
 };
 
 }  // namespace fathom

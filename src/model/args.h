@@ -80,4 +80,8 @@ ModelArgs load_model_args_of(const std::filesystem::path& model_dir);
 // The fields as JSON, the reference's in its order; of the derived ones only those that differ from its rule.
 nlohmann::ordered_json to_json(const ModelArgs& args);
 
+// The same as a Hugging Face config.json (deepseek_v2 or deepseek_v3); reading it gives the same arguments, but for
+// max_batch_size, which such a file does not have.
+nlohmann::ordered_json to_hf_config(const ModelArgs& args);
+
 }  // namespace fathom

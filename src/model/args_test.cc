@@ -75,6 +75,25 @@ TEST(Args, WrittenJsonReadsBackTheSame) {
   EXPECT_FALSE(tiny.contains("yarn"));
 }
 
+TEST(Args, HuggingFaceConfigReadsBackTheSame) {
+  std::vector<ModelArgs> all;
+  for (const char* file : {"configs/config_16B.json", "configs/config_236B.json", "configs/config_671B.json",
+                           "configs/config_v3.1.json", "models/tiny/config.json"})
+    all.push_back(load_model_args(source_dir() / file));
+  ModelArgs odd;
+  odd.yarn = false;
+  odd.original_seq_len = odd.max_seq_len = 4096;
+  odd.tie_word_embeddings = true;
+  odd.eos_token_ids = {1, 2};
+  all.push_back(odd);
+  odd.yarn = true;
+  odd.rope_mscale = 1.25;
+  odd.mscale = 0;
+  all.push_back(odd);
+  for (const ModelArgs& args : all)
+    EXPECT_EQ(to_json(parse_model_args(to_hf_config(args).dump(), "written")), to_json(args));
+}
+
 TEST(Args, HuggingFaceEqualsReference) {
   for (const char* name : {"v2lite-bf16", "v2lite-short", "v2-bf16", "v3-fp8", "v31-fp8-ue8m0"}) {
     const json golden = json::parse(read_file(golden_dir() / (std::string(name) + ".json")));
