@@ -1,0 +1,252 @@
+#include "text/pretokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "text/byte_level.h"
+#include "text/deepseek_scanner.h"
+#include "text/json_fields.h"
+#include "text/regex.h"
+#include "text/split_behavior.h"
+#include "text/unicode.h"
+
+namespace fathom {
+namespace {
+
+constexpr const char* kRole = "pre-tokenizer";
+constexpr const char* kGpt2Pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+using Stage = PreTokenizer::Stage;
+
+class Split : public Stage {
+ public:
+  Split(Regex regex, SplitBehavior behavior, bool invert)
+      : regex_(std::move(regex)), behavior_(behavior), invert_(invert) {}
+
+  void run(const std::vector<Piece>& in, PieceList& out, bool recent) const override {
+    Regex::Matcher matcher(regex_, recent);
+    std::vector<Cut> cuts;
+    for (const Piece& piece : in) {
+      cuts.clear();
+      matcher.start(piece.text);
+      std::size_t from = 0;
+      while (const auto match = matcher.next()) {
+        if (match->begin > from) cuts.push_back({{from, match->begin}, invert_});
+        cuts.push_back({*match, !invert_});
+        from = match->end;
+      }
+      if (from < piece.text.size()) cuts.push_back({{from, piece.text.size()}, invert_});
+      apply_behavior(piece, cuts, behavior_, out.pieces);
+    }
+  }
+
+  const std::string& pattern() const { return regex_.pattern(); }
+  bool isolated() const { return behavior_ == SplitBehavior::kIsolated && !invert_; }
+
+ private:
+  Regex regex_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
+
+// Digits, Punctuation, WhitespaceSplit: every character of a class is a match.
+class CharSplit : public Stage {
+ public:
+  CharSplit(bool (*is_match)(char32_t), SplitBehavior behavior) : is_match_(is_match), behavior_(behavior) {}
+
+  void run(const std::vector<Piece>& in, PieceList& out, bool) const override {
+    std::vector<Cut> cuts;
+    for (const Piece& piece : in) {
+      cuts.clear();
+      for (std::size_t at = 0; at < piece.text.size();) {
+        const std::size_t begin = at;
+        const bool match = is_match_(next_char(piece.text, at));
+        if (!match && !cuts.empty() && !cuts.back().match)
+          cuts.back().span.end = at;
+        else
+          cuts.push_back({{begin, at}, match});
+      }
+      apply_behavior(piece, cuts, behavior_, out.pieces);
+    }
+  }
+
+ private:
+  bool (*is_match_)(char32_t);
+  SplitBehavior behavior_;
+};
+
+// Whitespace: runs of word characters, and runs of what is neither that nor space.
+class WordSplit : public Stage {
+ public:
+  void run(const std::vector<Piece>& in, PieceList& out, bool) const override {
+    for (const Piece& piece : in) {
+      std::size_t begin = 0;
+      int kind = kSpace;
+      for (std::size_t at = 0; at < piece.text.size();) {
+        const std::size_t here = at;
+        const char32_t c = next_char(piece.text, at);
+        const int next = is_word(c) ? kWord : is_space(c) ? kSpace : kOther;
+        if (next == kind) continue;
+        emit(piece, begin, here, kind, out);
+        begin = here, kind = next;
+      }
+      emit(piece, begin, piece.text.size(), kind, out);
+    }
+  }
+
+ private:
+  enum Kind { kSpace, kWord, kOther };
+  static void emit(const Piece& piece, std::size_t begin, std::size_t end, int kind, PieceList& out) {
+    if (kind != kSpace && end > begin)
+      out.pieces.push_back({piece.text.substr(begin, end - begin), piece.first && begin == 0});
+  }
+};
+
+class Metaspace : public Stage {
+ public:
+  explicit Metaspace(const nlohmann::json& description)
+      : split_(json_bool(description, kRole, "split", true)), scheme_(read_prepend_scheme(description, kRole)) {
+    append_utf8(replacement_, json_char(description, kRole, "replacement"));
+  }
+
+  void run(const std::vector<Piece>& in, PieceList& out, bool) const override {
+    std::vector<Cut> cuts;
+    for (const Piece& piece : in) {
+      std::string text;
+      for (const char c : piece.text) c == ' ' ? void(text += replacement_) : void(text += c);
+      const bool wanted = scheme_ == PrependScheme::kAlways || (scheme_ == PrependScheme::kFirst && piece.first);
+      if (wanted && !text.starts_with(replacement_)) text.insert(0, replacement_);
+      const Piece made{out.texts.emplace_back(std::move(text)), piece.first};
+      if (!split_) {
+        out.pieces.push_back(made);
+        continue;
+      }
+      cuts.clear();
+      std::size_t from = 0;
+      for (std::size_t at; (at = made.text.find(replacement_, from)) != std::string_view::npos;) {
+        if (at > from) cuts.push_back({{from, at}, false});
+        from = at + replacement_.size();
+        cuts.push_back({{at, from}, true});
+      }
+      if (from < made.text.size()) cuts.push_back({{from, made.text.size()}, false});
+      apply_behavior(made, cuts, SplitBehavior::kMergedWithNext, out.pieces);
+    }
+  }
+
+ private:
+  std::string replacement_;
+  bool split_;
+  PrependScheme scheme_;
+};
+
+// The space in front, where it is asked for.
+class PrefixSpace : public Stage {
+ public:
+  void run(const std::vector<Piece>& in, PieceList& out, bool) const override {
+    for (const Piece& piece : in) {
+      if (piece.text.starts_with(' '))
+        out.pieces.push_back(piece);
+      else
+        out.pieces.push_back({out.texts.emplace_back(" " + std::string(piece.text)), piece.first});
+    }
+  }
+};
+
+// Writes bytes as characters; needed only where something follows ByteLevel.
+class ByteChars : public Stage {
+ public:
+  void run(const std::vector<Piece>& in, PieceList& out, bool) const override {
+    for (const Piece& piece : in)
+      out.pieces.push_back({out.texts.emplace_back(bytes_to_chars(piece.text)), piece.first});
+  }
+};
+
+class DeepSeek : public Stage {
+ public:
+  void run(const std::vector<Piece>& in, PieceList& out, bool) const override {
+    for (const Piece& piece : in) scanner_.scan(piece, out.pieces);
+  }
+
+ private:
+  DeepSeekScanner scanner_;
+};
+
+using Stages = std::vector<std::unique_ptr<Stage>>;
+
+void add_byte_level(const nlohmann::json& description, Stages& stages) {
+  if (json_bool(description, kRole, "add_prefix_space")) stages.push_back(std::make_unique<PrefixSpace>());
+  if (json_bool(description, kRole, "use_regex", true))
+    stages.push_back(std::make_unique<Split>(Regex(kGpt2Pattern), SplitBehavior::kIsolated, false));
+  stages.push_back(std::make_unique<ByteChars>());
+}
+
+void add(const nlohmann::json& description, int depth, Stages& stages) {
+  CHECK(depth <= kMaxNesting, "tokenizer.json: pre-tokenizers are nested more than {} deep", kMaxNesting);
+  if (description.is_null()) return;
+  const std::string type = json_type(description, kRole);
+  if (type == "Sequence") {
+    for (const auto& part : json_array(description, kRole, "pretokenizers")) add(part, depth + 1, stages);
+  } else if (type == "Split") {
+    stages.push_back(std::make_unique<Split>(json_pattern(description, kRole),
+                                             read_split_behavior(json_string(description, kRole, "behavior")),
+                                             json_bool(description, kRole, "invert")));
+  } else if (type == "ByteLevel") {
+    add_byte_level(description, stages);
+  } else if (type == "Digits") {
+    const bool single = json_bool(description, kRole, "individual_digits");
+    stages.push_back(
+        std::make_unique<CharSplit>(is_numeric, single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
+  } else if (type == "Punctuation") {
+    const bool given = description.contains("behavior");
+    stages.push_back(std::make_unique<CharSplit>(
+        is_punctuation, read_split_behavior(given ? json_string(description, kRole, "behavior") : "Isolated")));
+  } else if (type == "WhitespaceSplit") {
+    stages.push_back(std::make_unique<CharSplit>(is_space, SplitBehavior::kRemoved));
+  } else if (type == "Whitespace") {
+    stages.push_back(std::make_unique<WordSplit>());
+  } else if (type == "Metaspace") {
+    stages.push_back(std::make_unique<Metaspace>(description));
+  } else {
+    fail("tokenizer.json: unknown pre-tokenizer \"{}\"", type);
+  }
+}
+
+// Puts the scanner in the place of the three splits it stands for.
+void use_scanner(Stages& stages) {
+  for (std::size_t i = 0; i + 3 <= stages.size(); ++i) {
+    std::vector<std::string> patterns;
+    for (std::size_t j = i; j < i + 3; ++j)
+      if (const auto* split = dynamic_cast<const Split*>(stages[j].get()); split != nullptr && split->isolated())
+        patterns.push_back(split->pattern());
+    if (!DeepSeekScanner::stands_for(patterns)) continue;
+    const auto at = stages.begin() + static_cast<std::ptrdiff_t>(i);
+    stages.erase(at + 1, at + 3);
+    *at = std::make_unique<DeepSeek>();
+  }
+}
+
+}  // namespace
+
+PreTokenizer::PreTokenizer(const nlohmann::json& description, bool scanners) {
+  add(description, 0, stages_);
+  if (scanners) use_scanner(stages_);
+  ends_in_bytes_ = !stages_.empty() && dynamic_cast<const ByteChars*>(stages_.back().get()) != nullptr;
+  if (ends_in_bytes_) stages_.pop_back();
+}
+
+void PreTokenizer::split(Piece text, PieceList& out) const {
+  out.pieces.clear();
+  if (text.text.empty()) return;
+  out.pieces.push_back(text);
+  if (stages_.empty()) return;
+  const bool recent = has_recent_characters(text.text);
+  std::vector<Piece> in;
+  for (const auto& stage : stages_) {
+    in.swap(out.pieces);
+    out.pieces.clear();
+    stage->run(in, out, recent);
+  }
+}
+
+}  // namespace fathom

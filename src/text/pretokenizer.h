@@ -1,0 +1,36 @@
+// The "pre_tokenizer" of tokenizer.json: cuts a text into the pieces that the model sees one by one.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "text/pieces.h"
+
+namespace fathom {
+
+class PreTokenizer {
+ public:
+  // One step: pieces in, pieces out; an empty piece is never passed on.
+  class Stage {
+   public:
+    virtual ~Stage() = default;
+    // `recent`: the text holds characters assigned after Unicode 14.
+    virtual void run(const std::vector<Piece>& in, PieceList& out, bool recent) const = 0;
+  };
+
+  // From JSON null: the whole text is one piece. `scanners` allows hand-written forms of known patterns.
+  explicit PreTokenizer(const nlohmann::json& description, bool scanners = true);
+
+  // The pieces of a valid UTF-8 text, which must outlive them.
+  void split(Piece text, PieceList& out) const;
+
+  // The last step is ByteLevel: the pieces are bytes still to be taken as characters of its alphabet.
+  bool ends_in_bytes() const { return ends_in_bytes_; }
+
+ private:
+  std::vector<std::unique_ptr<Stage>> stages_;
+  bool ends_in_bytes_ = false;
+};
+
+}  // namespace fathom

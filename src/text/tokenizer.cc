@@ -1,0 +1,226 @@
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "text/added_tokens.h"
+#include "text/bpe.h"
+#include "text/normalizer.h"
+#include "text/pretokenizer.h"
+#include "text/tokenizer_config.h"
+#include "text/tokenizer_file.h"
+#include "text/unicode.h"
+
+namespace fathom {
+namespace {
+
+const nlohmann::json& field_or_null(const nlohmann::json& object, const char* name, const nlohmann::json& null) {
+  const auto found = object.find(name);
+  return found == object.end() ? null : *found;
+}
+
+std::optional<int> id_or_nothing(int id) { return id < 0 ? std::nullopt : std::optional<int>(id); }
+
+}  // namespace
+
+struct Tokenizer::Parts {
+  Parts(TokenizerFile&& file, const TokenizerConfig& settings, const nlohmann::json& null)
+      : normalizer(make_normalizer(field_or_null(*file.rest, "normalizer", null))),
+        pre_tokenizer(field_or_null(*file.rest, "pre_tokenizer", null)),
+        decoder(field_or_null(*file.rest, "decoder", null)),
+        special_template(read_post_processor(field_or_null(*file.rest, "post_processor", null))),
+        added(field_or_null(*file.rest, "added_tokens", null), file.vocab, normalizer.get()),
+        bpe(std::move(file), pre_tokenizer.ends_in_bytes()),
+        config(settings) {
+    read_special_ids();
+  }
+
+  int find(const std::string& token) const {
+    const int id = added.find(token);
+    return id >= 0 ? id : bpe.vocab().find(token);
+  }
+
+  void read_special_ids() {
+    bos = config.bos_token.empty() ? -1 : find(config.bos_token);
+    eos = config.eos_token.empty() ? -1 : find(config.eos_token);
+    pad = config.pad_token.empty() ? -1 : find(config.pad_token);
+    const std::vector<int>& before = special_template.before;
+    if (config.bos_token.empty() && before.size() == 1) bos = before[0];
+    adds_bos = config.add_bos_token.value_or(bos >= 0 && std::count(before.begin(), before.end(), bos) > 0);
+    adds_eos = config.add_eos_token.value_or(
+        eos >= 0 && std::count(special_template.after.begin(), special_template.after.end(), eos) > 0);
+    CHECK(!adds_bos || bos >= 0,
+          "tokenizer_config.json asks for a BOS, but its bos_token {:?} is not in the vocabulary", config.bos_token);
+    CHECK(!adds_eos || eos >= 0,
+          "tokenizer_config.json asks for an EOS, but its eos_token {:?} is not in the vocabulary", config.eos_token);
+  }
+
+  // Calls on_piece(text) for each piece of text and on_added(text, id) for each added token, in order.
+  template <typename OnPiece, typename OnAdded>
+  void cut(std::string_view text, AddedTokens mode, const OnPiece& on_piece, const OnAdded& on_added) const {
+    std::string mended;
+    if (!is_valid_utf8(text)) text = mended = to_valid_utf8(text);
+    PieceList pieces;
+    std::vector<fathom::AddedTokens::Segment> segments, inner;
+    const auto cut_at_tokens = [&](std::string_view whole, bool normalized, auto& out) {
+      out.clear();
+      if (mode == AddedTokens::recognise && added.any(normalized))
+        added.split(whole, normalized, out);
+      else if (!whole.empty())
+        out.push_back({whole});
+    };
+    cut_at_tokens(text, false, segments);
+    for (const auto& segment : segments) {
+      if (segment.id >= 0) {
+        on_added(segment.text, segment.id);
+        continue;
+      }
+      NormalizedText normal{{}, segment.text.data() == text.data()};
+      std::string_view view = segment.text;
+      if (normalizer) {
+        normal.text = view;
+        normalizer->apply(normal);
+        view = normal.text;
+      }
+      cut_at_tokens(view, true, inner);
+      for (const auto& part : inner) {
+        if (part.id >= 0) {
+          on_added(part.text, part.id);
+          continue;
+        }
+        pieces.texts.clear();
+        pre_tokenizer.split({part.text, normal.at_start && part.text.data() == view.data()}, pieces);
+        for (const Piece& piece : pieces.pieces) on_piece(piece.text);
+      }
+    }
+  }
+
+  std::unique_ptr<Normalizer> normalizer;
+  PreTokenizer pre_tokenizer;
+  Decoder decoder;
+  SpecialTemplate special_template;
+  fathom::AddedTokens added;
+  Bpe bpe;
+  TokenizerConfig config;
+  int bos = -1, eos = -1, pad = -1;
+  bool adds_bos = false, adds_eos = false;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
+  const std::filesystem::path path = model_dir / "tokenizer.json", config = model_dir / "tokenizer_config.json";
+  CHECK(std::filesystem::exists(path), "{} has no tokenizer.json; copy it there from the model's files",
+        model_dir.string());
+  try {
+    return parse(read_file(path), std::filesystem::exists(config) ? read_file(config) : std::string());
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", model_dir.string(), e.what()), e.where());
+  }
+}
+
+Tokenizer Tokenizer::parse(std::string_view tokenizer_json, std::string_view tokenizer_config_json) {
+  TokenizerFile file = parse_tokenizer_file(tokenizer_json);
+  TokenizerConfig config;
+  if (!tokenizer_config_json.empty()) config = read_tokenizer_config(tokenizer_config_json);
+  return Tokenizer(std::make_unique<const Parts>(std::move(file), config, nlohmann::json()));
+}
+
+std::vector<int> Tokenizer::encode(std::string_view text, AddedTokens mode) const {
+  std::vector<int> ids;
+  Bpe::Scratch scratch;
+  parts_->cut(
+      text, mode, [&](std::string_view piece) { parts_->bpe.encode(piece, scratch, ids); },
+      [&](std::string_view, int id) { ids.push_back(id); });
+  return ids;
+}
+
+std::vector<int> Tokenizer::encode_with_bos(std::string_view text) const {
+  std::vector<int> ids = encode(text);
+  if (parts_->adds_bos && (ids.empty() || ids[0] != parts_->bos)) ids.insert(ids.begin(), parts_->bos);
+  return ids;
+}
+
+std::vector<int> Tokenizer::encode_with_template(std::string_view text) const {
+  const auto& [before, after] = parts_->special_template;
+  std::vector<int> ids = encode(text);
+  ids.insert(ids.begin(), before.begin(), before.end());
+  ids.insert(ids.end(), after.begin(), after.end());
+  return ids;
+}
+
+std::vector<Tokenizer::Explained> Tokenizer::explain(std::string_view text, AddedTokens mode) const {
+  std::vector<Explained> out;
+  Bpe::Scratch scratch;
+  parts_->cut(
+      text, mode,
+      [&](std::string_view piece) {
+        out.push_back({std::string(piece), {}, false});
+        parts_->bpe.encode(piece, scratch, out.back().ids);
+      },
+      [&](std::string_view token, int id) {
+        out.push_back({std::string(token), {id}, true});
+      });
+  return out;
+}
+
+std::optional<std::string> Tokenizer::decoder_token(int id, bool skip_special) const {
+  std::string text;
+  if (const AddedToken* token = parts_->added.by_id(id))
+    text = token->normalized ? token->normalized_content : token->content;
+  else if (parts_->bpe.vocab().has(id))
+    text = parts_->bpe.vocab().text(id);
+  else
+    return std::nullopt;
+  if (skip_special && parts_->added.is_special(text)) return std::nullopt;
+  return text;
+}
+
+DecoderStream Tokenizer::decoder_stream() const { return parts_->decoder.stream(); }
+
+std::string Tokenizer::decode(std::span<const int> ids, bool skip_special) const {
+  std::string out;
+  DecoderStream stream = decoder_stream();
+  for (const int id : ids)
+    if (const auto token = decoder_token(id, skip_special)) stream.push(*token, out);
+  stream.finish(out);
+  return out;
+}
+
+std::string Tokenizer::token_text(int id) const {
+  if (const AddedToken* token = parts_->added.by_id(id)) return token->content;
+  return parts_->bpe.vocab().has(id) ? std::string(parts_->bpe.vocab().text(id)) : std::string();
+}
+
+std::string Tokenizer::token_bytes(int id) const {
+  const auto token = decoder_token(id, false);
+  return token ? parts_->decoder.token_bytes(*token) : std::string();
+}
+
+int Tokenizer::vocab_size() const { return std::max(parts_->bpe.vocab().size(), parts_->added.size()); }
+
+std::optional<int> Tokenizer::token_id(std::string_view token) const {
+  return id_or_nothing(parts_->find(std::string(token)));
+}
+
+bool Tokenizer::is_special(int id) const {
+  const auto token = decoder_token(id, false);
+  return token && parts_->added.is_special(*token);
+}
+
+std::optional<int> Tokenizer::bos_id() const { return id_or_nothing(parts_->bos); }
+std::optional<int> Tokenizer::eos_id() const { return id_or_nothing(parts_->eos); }
+std::optional<int> Tokenizer::pad_id() const { return id_or_nothing(parts_->pad); }
+const std::string& Tokenizer::bos_token() const { return parts_->config.bos_token; }
+const std::string& Tokenizer::eos_token() const { return parts_->config.eos_token; }
+const std::string& Tokenizer::pad_token() const { return parts_->config.pad_token; }
+const std::string& Tokenizer::unk_token() const { return parts_->config.unk_token; }
+bool Tokenizer::adds_bos() const { return parts_->adds_bos; }
+bool Tokenizer::adds_eos() const { return parts_->adds_eos; }
+
+}  // namespace fathom

@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "text/tokenizer.h"
+#include "tools/commands.h"
+
+namespace fathom {
+namespace {
+
+using nlohmann::json;
+
+struct TokenizeOptions {
+  std::string model;
+  bool jsonl = false, decode = false, no_bos = false, no_added = false, keep_special = false, explain = false;
+};
+
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+json parse_input(const std::string& text, i64 line) {
+  try {
+    return json::parse(text);
+  } catch (const json::exception& e) {
+    if (line > 0) fail("line {} of the input is not valid JSON: {}", line, e.what());
+    fail("the input is not valid JSON: {}", e.what());
+  }
+}
+
+// The ids of an input array; `line` 0 stands for the whole input.
+std::vector<int> read_ids(const std::string& text, i64 line) {
+  const json value = parse_input(text, line);
+  const std::string where = line > 0 ? fmt::format("line {} of the input", line) : "the input";
+  CHECK(value.is_array(), "{} must be a JSON array of ids, not {}", where, value.type_name());
+  std::vector<int> ids;
+  for (const json& id : value) {
+    CHECK(id.is_number_integer() && id >= 0 && id <= 0x7FFFFFFF, "{} has {} where an id should be", where, dump(id));
+    ids.push_back(id.get<int>());
+  }
+  return ids;
+}
+
+class Tokenize {
+ public:
+  explicit Tokenize(const TokenizeOptions& options) : options_(options), tokenizer_(Tokenizer::load(options.model)) {}
+
+  void run() {
+    if (!options_.jsonl) {
+      const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
+      if (options_.decode)
+        write(tokenizer_.decode(read_ids(input, 0), !options_.keep_special));
+      else
+        write(encoded(input) + "\n");
+      return finish();
+    }
+    std::string line;
+    for (i64 number = 1; std::getline(std::cin, line); ++number) write(converted(line, number) + "\n");
+    finish();
+  }
+
+ private:
+  std::string converted(const std::string& line, i64 number) const {
+    if (options_.decode) return dump(json(tokenizer_.decode(read_ids(line, number), !options_.keep_special)));
+    const json value = parse_input(line, number);
+    CHECK(value.is_string(), "line {} of the input must be a JSON string, not {}", number, value.type_name());
+    return encoded(value.get_ref<const std::string&>());
+  }
+
+  std::string encoded(const std::string& text) const {
+    if (options_.explain) return explained(text);
+    if (options_.no_added || options_.no_bos) return dump(json(bare_ids(text)));
+    return dump(json(tokenizer_.encode_with_bos(text)));
+  }
+
+  std::vector<int> bare_ids(const std::string& text) const {
+    std::vector<int> ids = tokenizer_.encode(text, mode());
+    if (!options_.no_bos && tokenizer_.adds_bos()) ids.insert(ids.begin(), *tokenizer_.bos_id());
+    return ids;
+  }
+
+  // Each piece with its ids and their texts; "added" marks added tokens.
+  std::string explained(const std::string& text) const {
+    json rows = json::array();
+    for (const auto& row : tokenizer_.explain(text, mode())) {
+      json tokens = json::array();
+      for (const int id : row.ids) tokens.push_back(tokenizer_.token_text(id));
+      rows.push_back({{"piece", row.piece}, {"ids", row.ids}, {"tokens", tokens}, {"added", row.added}});
+    }
+    return dump(rows);
+  }
+
+  Tokenizer::AddedTokens mode() const {
+    return options_.no_added ? Tokenizer::AddedTokens::ignore : Tokenizer::AddedTokens::recognise;
+  }
+
+  static void write(const std::string& text) {
+    CHECK(std::fwrite(text.data(), 1, text.size(), stdout) == text.size(), "cannot write to standard output");
+  }
+  static void finish() { CHECK(std::fflush(stdout) == 0, "cannot write to standard output"); }
+
+  const TokenizeOptions& options_;
+  Tokenizer tokenizer_;
+};
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* command = app.add_subcommand("tokenize", "Turn text on standard input into token ids, or ids into text");
+  command->add_option("--model", options->model, "Folder with tokenizer.json")->required();
+  command->add_flag("--jsonl", options->jsonl, "One JSON string a line in, one JSON array of ids a line out");
+  command->add_flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
+  command->add_flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
+  command->add_flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
+  command->add_flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
+  command->add_flag("--explain", options->explain, "Show the pieces of the text, their ids and tokens");
+  command->callback([options] { Tokenize(*options).run(); });
+}
+
+}  // namespace fathom
