@@ -200,8 +200,8 @@ def is_third_party(target):
     return "." in target or "/" in target
 
 
-def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+def run(root):
+    """Checks the tree at `root`, prints the findings and returns the exit status."""
     checker = Checker(root)
     checker.check_all()
     for message in checker.warnings + checker.errors:
@@ -211,4 +211,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent))
