@@ -1,10 +1,9 @@
-// Rotation, the paged latent cache, and both forms of attention.
+// Attention: rotation, the paged latent cache, and the driver of both forms over spans of keys (attend.h).
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "backends/cpu/act.h"
+#include "backends/cpu/attend.h"
 #include "backends/cpu/cpu_backend.h"
 
 namespace fathom {
@@ -14,50 +13,6 @@ namespace {
 void* row_of(const Tensor& x, i64 a, i64 b) {
   const i64 offset = a * x.stride(0) + (x.rank() == 3 ? b * x.stride(1) : 0);
   return static_cast<std::byte*>(x.data()) + offset * size_of(x.dtype());
-}
-
-float element(const void* row, DType dtype, i64 i) {
-  return dtype == DType::f32 ? static_cast<const float*>(row)[i] : bf16_to_float(static_cast<const bf16_bits*>(row)[i]);
-}
-
-void widen_row(float* y, const void* row, DType dtype, i64 n) {
-  for (i64 i = 0; i < n; ++i) y[i] = element(row, dtype, i);
-}
-
-void store_row(void* row, DType dtype, const float* x, i64 n) {
-  visit_act(Tensor(row, dtype, {n}), [&](auto* y) {
-    for (i64 i = 0; i < n; ++i) store(y[i], x[i]);
-  });
-}
-
-// The sequence of each token, and its number of visible keys; -1 and 0 for padding after the last sequence.
-struct Span {
-  i64 sequence = -1, keys = 0;
-};
-
-std::vector<Span> token_spans(const Batch& batch) {
-  std::vector<Span> spans(static_cast<std::size_t>(batch.tokens()));
-  const auto* starts = batch.seq_starts.as<std::int32_t>();
-  const auto* lens = batch.context_lens.as<std::int32_t>();
-  const auto* positions = batch.positions.as<std::int32_t>();
-  for (i64 s = 0; s < batch.sequences(); ++s)
-    for (i64 t = starts[s]; t < starts[s + 1]; ++t)
-      spans[static_cast<std::size_t>(t)] = {s, std::min<i64>(positions[t] + 1, lens[s])};
-  return spans;
-}
-
-// Softmax in place over n scores; n > 0.
-void softmax(float* scores, i64 n) {
-  const float top = *std::max_element(scores, scores + n);
-  float sum = 0;
-  for (i64 j = 0; j < n; ++j) sum += scores[j] = std::exp(scores[j] - top);
-  for (i64 j = 0; j < n; ++j) scores[j] /= sum;
-}
-
-float dot(const float* q, const void* row, DType dtype, i64 n) {
-  float sum = 0;
-  for (i64 i = 0; i < n; ++i) sum += q[i] * element(row, dtype, i);
-  return sum;
 }
 
 void* cache_row(const CacheLayer& cache, i64 slot) {
@@ -94,40 +49,16 @@ void CpuBackend::rope_(const Tensor& x, const Tensor& freqs, const Tensor& posit
 
 void CpuBackend::store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) {
   const auto* slot = slots.as<std::int32_t>();
-  const DType type = cache.latent.dtype();
+  const Element type = element_of(cache.latent.dtype()), kv_type = element_of(kv.dtype());
+  const Element pe_type = element_of(k_pe.dtype());
   const i64 c = cache.kv_lora_rank, r = cache.width() - c;
-  parallel(kv.dim(0), cache.width(), [&](i64 begin, i64 end, int worker) {
+  parallel(kv.dim(0), cache.width() / 4, [&](i64 begin, i64 end, int worker) {
     float* row = scratch(worker, cache.width());
     for (i64 t = begin; t < end; ++t) {
       if (slot[t] < 0) continue;
-      widen_row(row, row_of(kv, t, 0), kv.dtype(), c);
-      widen_row(row + c, row_of(k_pe, t, 0), k_pe.dtype(), r);
-      store_row(cache_row(cache, slot[t]), type, row, c + r);
-    }
-  });
-}
-
-void CpuBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
-                               const Batch& batch, float scale) {
-  const i64 heads = q_c.dim(1), c = cache.kv_lora_rank, width = cache.width();
-  const DType type = cache.latent.dtype();
-  const std::vector<Span> spans = token_spans(batch);
-  parallel(q_c.dim(0) * heads, 2 * width * batch.max_context, [&](i64 begin, i64 end, int worker) {
-    float* q = scratch(worker, width + c + batch.max_context);
-    float *sum = q + width, *scores = sum + c;
-    for (i64 item = begin; item < end; ++item) {
-      const i64 t = item / heads, h = item % heads;
-      const auto [sequence, keys] = spans[static_cast<std::size_t>(t)];
-      std::fill(sum, sum + c, 0.0f);
-      widen_row(q, row_of(q_c, t, h), q_c.dtype(), c);
-      widen_row(q + c, row_of(q_pe, t, h), q_pe.dtype(), width - c);
-      for (i64 j = 0; j < keys; ++j) scores[j] = scale * dot(q, cached(cache, batch, sequence, j), type, width);
-      if (keys > 0) softmax(scores, keys);
-      for (i64 j = 0; j < keys; ++j) {
-        const void* latent = cached(cache, batch, sequence, j);
-        for (i64 i = 0; i < c; ++i) sum[i] += scores[j] * element(latent, type, i);
-      }
-      store_row(row_of(o, t, h), o.dtype(), sum, c);
+      kernels_.widen(row, row_of(kv, t, 0), kv_type, c);
+      kernels_.widen(row + c, row_of(k_pe, t, 0), pe_type, r);
+      kernels_.narrow(cache_row(cache, slot[t]), type, row, c + r);
     }
   });
 }
@@ -135,41 +66,107 @@ void CpuBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor&
 void CpuBackend::gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) {
   const Rows out(y);
   const auto* starts = batch.context_starts.as<std::int32_t>();
+  const Element from = element_of(cache.latent.dtype()), to = element_of(out.dtype);
   for (i64 s = 0; s < batch.sequences(); ++s)
-    parallel(starts[s + 1] - starts[s], cache.width(), [&](i64 begin, i64 end, int worker) {
+    parallel(starts[s + 1] - starts[s], cache.width() / 4, [&](i64 begin, i64 end, int worker) {
       float* row = scratch(worker, cache.width());
       for (i64 j = begin; j < end; ++j) {
-        widen_row(row, cached(cache, batch, s, j), cache.latent.dtype(), cache.width());
-        store_row(out.row(starts[s] + j), out.dtype, row, cache.width());
+        kernels_.widen(row, cached(cache, batch, s, j), from, cache.width());
+        kernels_.narrow(out.row(starts[s] + j), to, row, cache.width());
       }
     });
 }
 
-void CpuBackend::attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe,
-                                 const Batch& batch, float scale) {
-  const i64 heads = q.dim(1), v = o.dim(2), nope = kv.dim(2) - v, rope = q.dim(2) - nope;
-  const auto* starts = batch.context_starts.as<std::int32_t>();
-  const std::vector<Span> spans = token_spans(batch);
-  parallel(q.dim(0) * heads, 2 * q.dim(2) * batch.max_context, [&](i64 begin, i64 end, int worker) {
-    float* query = scratch(worker, nope + rope + v + batch.max_context);
-    float *sum = query + nope + rope, *scores = sum + v;
-    for (i64 item = begin; item < end; ++item) {
-      const i64 t = item / heads, h = item % heads;
-      const auto [sequence, keys] = spans[static_cast<std::size_t>(t)];
-      const i64 first = sequence < 0 ? 0 : starts[sequence];
-      std::fill(sum, sum + v, 0.0f);
-      widen_row(query, row_of(q, t, h), q.dtype(), nope + rope);
-      for (i64 j = 0; j < keys; ++j)
-        scores[j] = scale * (dot(query, row_of(kv, first + j, h), kv.dtype(), nope) +
-                             dot(query + nope, row_of(k_pe, first + j, 0), k_pe.dtype(), rope));
-      if (keys > 0) softmax(scores, keys);
-      for (i64 j = 0; j < keys; ++j) {
-        const void* row = row_of(kv, first + j, h);
-        for (i64 i = 0; i < v; ++i) sum[i] += scores[j] * element(row, kv.dtype(), nope + i);
+void CpuBackend::attend(const Tensor& o, const Batch& batch, i64 heads_together, const AttendForm& form) {
+  const AttendPlan plan(batch, o.dim(1), heads_together, kernels_, form);
+  parallel(o.dim(0) - plan.tokens(), o.dim(1), [&](i64 begin, i64 end, int) {  // padding after the last sequence
+    for (i64 t = plan.tokens() + begin; t < plan.tokens() + end; ++t)
+      std::memset(row_of(o, t, 0), 0, static_cast<std::size_t>(o.dim(1) * o.dim(2) * size_of(o.dtype())));
+  });
+  const auto finish = [&](const QueryBlock& block, const SoftmaxSums& sums) {
+    kernels_.finish_sums(sums, block.rows());
+    for (i64 m = 0; m < block.rows(); ++m)
+      kernels_.narrow(row_of(o, block.token_of(m), block.head_of(m)), element_of(o.dtype()), sums.o + m * sums.o_step,
+                      o.dim(2));
+  };
+  const auto blocks = static_cast<i64>(plan.blocks().size());
+  if (blocks >= 2 * pool_.size() || plan.runs() == blocks) {
+    parallel(blocks, plan.work() / std::max<i64>(blocks, 1), [&](i64 begin, i64 end, int worker) {
+      float* space = scratch(worker, plan.sums_floats() * 2 + plan.scratch_floats());
+      for (i64 b = begin; b < end; ++b) {
+        const QueryBlock& block = plan.blocks()[static_cast<std::size_t>(b)];
+        const SoftmaxSums total = plan.empty_sums(space);
+        plan.attend_run(block, 0, total, space + 2 * plan.sums_floats());
+        for (i64 r = 1; r < block.runs(); ++r) {
+          const SoftmaxSums run = plan.empty_sums(space + plan.sums_floats());
+          plan.attend_run(block, r, run, space + 2 * plan.sums_floats());
+          kernels_.merge_sums(total, run, block.rows());
+        }
+        finish(block, total);
       }
-      store_row(row_of(o, t, h), o.dtype(), sum, v);
+    });
+    return;
+  }
+  // Few queries with long contexts: the runs of one block go to different threads and are merged in the same order.
+  float* sums = scratch(-1, plan.runs() * plan.sums_floats());
+  parallel(plan.runs(), plan.work() / plan.runs(), [&](i64 begin, i64 end, int worker) {
+    float* space = scratch(worker, plan.scratch_floats());
+    for (i64 i = begin; i < end; ++i) {
+      const auto& [block, run] = plan.run(i);
+      plan.attend_run(plan.blocks()[block], run, plan.empty_sums(sums + i * plan.sums_floats()), space);
     }
   });
+  i64 next = 0;
+  for (const QueryBlock& block : plan.blocks()) {
+    const SoftmaxSums total = plan.sums_at(sums + next++ * plan.sums_floats());
+    for (i64 r = 1; r < block.runs(); ++r)
+      kernels_.merge_sums(total, plan.sums_at(sums + next++ * plan.sums_floats()), block.rows());
+    finish(block, total);
+  }
+}
+
+void CpuBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
+                               const Batch& batch, float scale) {
+  const i64 c = cache.kv_lora_rank, width = cache.width(), step = padded_step(width);
+  const Element type = element_of(cache.latent.dtype());
+  AttendForm form;
+  form.key_width = width;
+  form.value_width = c;
+  form.scale = scale;
+  form.values_are_keys = true;
+  form.load_query = [&](float* row, i64 t, i64 h) {
+    kernels_.widen(row, row_of(q_c, t, h), element_of(q_c.dtype()), c);
+    kernels_.widen(row + c, row_of(q_pe, t, h), element_of(q_pe.dtype()), width - c);
+  };
+  form.load_keys = [&](float* keys, float*, const QueryBlock& block, i64 first, i64 count) {
+    for (i64 j = 0; j < count; ++j)
+      kernels_.widen(keys + j * step, cached(cache, batch, block.sequence, first + j), type, width);
+  };
+  attend(o, batch, q_c.dim(1), form);
+}
+
+void CpuBackend::attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe,
+                                 const Batch& batch, float scale) {
+  const i64 v = o.dim(2), nope = kv.dim(2) - v, width = q.dim(2), step = padded_step(width), v_step = padded_step(v);
+  const auto* starts = batch.context_starts.as<std::int32_t>();
+  const Element type = element_of(kv.dtype()), pe_type = element_of(k_pe.dtype());
+  AttendForm form;
+  form.key_width = width;
+  form.value_width = v;
+  form.scale = scale;
+  form.load_query = [&](float* row, i64 t, i64 h) {
+    kernels_.widen(row, row_of(q, t, h), element_of(q.dtype()), width);
+  };
+  form.load_keys = [&](float* keys, float* values, const QueryBlock& block, i64 first, i64 count) {
+    for (i64 j = 0; j < count; ++j) {
+      const i64 row = starts[block.sequence] + first + j;
+      const auto* data = static_cast<const std::byte*>(row_of(kv, row, block.first_head));
+      kernels_.widen(keys + j * step, data, type, nope);
+      kernels_.widen(keys + j * step + nope, row_of(k_pe, row, 0), pe_type, width - nope);
+      kernels_.widen(values + j * v_step, data + nope * size_of(kv.dtype()), type, v);
+    }
+  };
+  attend(o, batch, 1, form);
 }
 
 }  // namespace fathom

@@ -110,6 +110,8 @@ const std::vector<std::vector<Sequence>> kBatches = {
     {{17, 17}, {1, 33}, {40, 90}},
     {{130, 130}},
     {{3, 300}, {0, 20}, {5, 5}},
+    {{1, 1700}},
+    {{70, 1300}, {1, 513}},
     {},
 };
 
@@ -124,6 +126,7 @@ TEST(CpuAttendLatent, RaggedPagedSequences) {
         for (const auto& [heads, c, r] : {std::array<i64, 3>{5, 40, 6}, {1, 512, 64}, {16, 64, 16}, {3, 33, 2}}) {
           SCOPED_TRACE(fmt::format("{} sequences {} H={} c={} r={}", list.size(), name_of(act), heads, c, r));
           const Paged paged(list, 16, random);
+          if (paged.longest() > 1000 && c != 40) continue;  // long contexts once: the double-precision loops are slow
           const HostTensor latent = paged.cache(c + r, act, random);
           const HostTensor q_c = HostTensor({paged.tokens, heads, c}, act, 7).normal(random);
           const HostTensor q_pe = HostTensor({paged.tokens, heads, r}, act, 3).normal(random);
@@ -166,7 +169,7 @@ TEST(CpuAttendLatent, LargeScoresAndOneKeyTakingAll) {
 TEST(CpuAttendLatent, PiecesEqualTheWhole) {
   for_each_backend([](Backend& backend) {
     Random random(3);
-    const i64 heads = 4, c = 64, r = 16, n = 200;
+    const i64 heads = 4, c = 64, r = 16, n = 1100;
     const Paged whole({{n, n}}, 16, random);
     const HostTensor latent = whole.cache(c + r, DType::f32, random);
     const HostTensor q_c = HostTensor({n, heads, c}, DType::f32).normal(random);
@@ -174,7 +177,7 @@ TEST(CpuAttendLatent, PiecesEqualTheWhole) {
     const HostTensor expected({n, heads, c}, DType::f32);
     const CacheLayer cache{*latent, c};
     backend.attend_latent(*expected, *q_c, *q_pe, cache, whole.batch(), 0.1f);
-    for (const i64 piece : {1, 7, 64}) {
+    for (const i64 piece : {1, 64, 301}) {
       const HostTensor o({n, heads, c}, DType::f32);
       for (i64 t = 0; t < n; t += piece) {
         const i64 count = std::min(piece, n - t);
@@ -189,9 +192,7 @@ TEST(CpuAttendLatent, PiecesEqualTheWhole) {
         backend.attend_latent(o->narrow(0, t, count), q_c->narrow(0, t, count), q_pe->narrow(0, t, count), cache, part,
                               0.1f);
       }
-      std::vector<Expected> all;
-      for (const double value : values(*expected)) all.push_back({value, 1.0});
-      expect_close(o, all);
+      EXPECT_EQ(values(*o), values(*expected)) << piece;  // the same bits, whatever the company
     }
   });
 }
@@ -204,6 +205,7 @@ TEST(CpuAttendExpanded, RaggedSequences) {
         for (const auto& [heads, nope, r, v] : {std::array<i64, 4>{3, 20, 6, 9}, {2, 128, 64, 128}, {5, 16, 8, 32}}) {
           SCOPED_TRACE(fmt::format("{} sequences {} nope={} r={} v={}", list.size(), name_of(act), nope, r, v));
           const Paged paged(list, 8, random);
+          if (paged.longest() > 1000 && v != 9) continue;
           const HostTensor q = HostTensor({paged.tokens, heads, nope + r}, act, 5).normal(random);
           const HostTensor kv = HostTensor({paged.total, heads, nope + v}, act).normal(random);
           const HostTensor k_pe = HostTensor({paged.total, r}, act, 9).normal(random);

@@ -12,6 +12,8 @@
 
 namespace fathom {
 
+struct AttendForm;
+
 class CpuBackend final : public Backend {
  public:
   // 0 threads: one a physical core. Another instruction set than the best one serves the tests.
@@ -60,6 +62,9 @@ class CpuBackend final : public Backend {
   // A float buffer of one worker (0 .. size of pool), or a shared one (worker -1); 64-byte aligned, kept between calls.
   float* scratch(int worker, i64 floats);
 
+  // y [n] = x [n] in y's type.
+  void copy_row(void* y, DType y_type, const void* x, DType x_type, i64 n) const;
+
   // Rows [first, first + rows) of a product that share a weight.
   struct Part {
     Weight weight;
@@ -67,6 +72,9 @@ class CpuBackend final : public Backend {
   };
   // The rows of the parts, in ascending order without gaps, times their weights.
   void multiply(const Tensor& y, const Tensor& x, std::span<const Part> parts, GemmMode mode);
+
+  // Attention of all tokens of a batch; `heads_together` heads share their keys.
+  void attend(const Tensor& o, const Batch& batch, i64 heads_together, const AttendForm& form);
 
   ThreadPool pool_;
   const CpuKernels& kernels_;

@@ -131,22 +131,17 @@ void CpuBackend::combine(const Tensor& y, const Tensor& rows, const Routed& rout
   const i64 top_k = routed.places.dim(1);
   const auto* places = routed.places.as<std::int32_t>();
   const auto* weight = weights.as<float>();
-  visit_act(y, [&](auto* to) {
-    visit_act(rows, [&](auto* from) {
-      parallel(out.count, out.width * top_k, [&](i64 begin, i64 end, int worker) {
-        float* sum = scratch(worker, out.width);
-        for (i64 t = begin; t < end; ++t) {
-          std::fill(sum, sum + out.width, 0.0f);
-          for (i64 k = t * top_k; k < (t + 1) * top_k; ++k) {
-            if (places[k] < 0) continue;
-            const auto* row = static_cast<decltype(from)>(in.row(places[k]));
-            for (i64 i = 0; i < out.width; ++i) sum[i] += weight[k] * widen(row[i]);
-          }
-          auto* row = static_cast<decltype(to)>(out.row(t));
-          for (i64 i = 0; i < out.width; ++i) store(row[i], sum[i]);
-        }
-      });
-    });
+  parallel(out.count, out.width * top_k / 4, [&](i64 begin, i64 end, int worker) {
+    float *sum = scratch(worker, 2 * out.width), *row = sum + out.width;
+    for (i64 t = begin; t < end; ++t) {
+      std::fill(sum, sum + out.width, 0.0f);
+      for (i64 k = t * top_k; k < (t + 1) * top_k; ++k) {
+        if (places[k] < 0) continue;
+        kernels_.widen(row, in.row(places[k]), element_of(in.dtype), out.width);
+        kernels_.add_scaled(sum, row, weight[k], out.width);
+      }
+      kernels_.narrow(out.row(t), element_of(out.dtype), sum, out.width);
+    }
   });
 }
 

@@ -1,5 +1,5 @@
-// Rows and elementwise operations.
-#include <cmath>
+// Rows and elementwise operations: rows become float32 in cache, are worked on there, and are rounded once.
+#include <algorithm>
 #include <cstring>
 
 #include "backends/cpu/act.h"
@@ -8,21 +8,6 @@
 
 namespace fathom {
 namespace {
-
-template <typename Y, typename X>
-void convert(Y* y, const X* x, i64 n) {
-  for (i64 i = 0; i < n; ++i) store(y[i], widen(x[i]));
-}
-
-void copy_row(void* y, DType y_type, const void* x, DType x_type, i64 n) {
-  if (y_type == x_type) {
-    std::memcpy(y, x, static_cast<std::size_t>(n * size_of(x_type)));
-    return;
-  }
-  visit_act(Tensor(y, y_type, {n}), [&](auto* out) {
-    visit_act(Tensor(const_cast<void*>(x), x_type, {n}), [&](auto* in) { convert(out, in, n); });
-  });
-}
 
 // Element offset of row `index` of all leading dimensions taken together.
 i64 row_offset(const Tensor& x, i64 index) {
@@ -36,7 +21,23 @@ i64 row_offset(const Tensor& x, i64 index) {
 
 void* at(const Tensor& x, i64 offset) { return static_cast<std::byte*>(x.data()) + offset * size_of(x.dtype()); }
 
+// Long rows are worked on in pieces that stay in the nearest cache.
+constexpr i64 kPiece = 2048;
+
 }  // namespace
+
+void CpuBackend::copy_row(void* y, DType y_type, const void* x, DType x_type, i64 n) const {
+  if (y_type == x_type) {
+    std::memcpy(y, x, static_cast<std::size_t>(n * size_of(x_type)));
+    return;
+  }
+  float piece[kPiece];
+  for (i64 i = 0; i < n; i += kPiece) {
+    const i64 count = std::min(kPiece, n - i);
+    kernels_.widen(piece, static_cast<const std::byte*>(x) + i * size_of(x_type), element_of(x_type), count);
+    kernels_.narrow(static_cast<std::byte*>(y) + i * size_of(y_type), element_of(y_type), piece, count);
+  }
+}
 
 void CpuBackend::embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) {
   const Rows out(y), in(table);
@@ -70,63 +71,55 @@ void CpuBackend::cast(const Tensor& y, const Tensor& x) {
 }
 
 void CpuBackend::add_(const Tensor& x, const Tensor& y) {
-  visit_act(x, [&](auto* to) {
-    visit_act(y, [&](auto* from) {
-      parallel(x.numel(), 1, [&](i64 begin, i64 end, int) {
-        for (i64 i = begin; i < end; ++i) store(to[i], widen(to[i]) + widen(from[i]));
-      });
-    });
+  const i64 n = x.numel(), pieces = (n + kPiece - 1) / kPiece;
+  parallel(pieces, kPiece / 4, [&](i64 begin, i64 end, int) {
+    float sum[kPiece], more[kPiece];
+    for (i64 i = begin * kPiece; i < std::min(end * kPiece, n); i += kPiece) {
+      const i64 count = std::min(kPiece, n - i);
+      kernels_.widen(sum, at(x, i), element_of(x.dtype()), count);
+      kernels_.widen(more, at(y, i), element_of(y.dtype()), count);
+      kernels_.add(sum, more, count);
+      kernels_.narrow(at(x, i), element_of(x.dtype()), sum, count);
+    }
   });
 }
 
 void CpuBackend::rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight, float eps) {
   const Rows out(y), in(x);
   const auto* w = weight.as<float>();
-  const auto row = [&](auto* to, const auto* from) {
-    float sum = 0;
-    for (i64 i = 0; i < in.width; ++i) sum += widen(from[i]) * widen(from[i]);
-    const float factor = 1.0f / std::sqrt(sum / static_cast<float>(in.width) + eps);
-    for (i64 i = 0; i < in.width; ++i) store(to[i], widen(from[i]) * factor * w[i]);
-  };
-  visit_act(y, [&](auto* to) {
-    visit_act(x, [&](auto* from) {
-      parallel(in.count, in.width, [&](i64 begin, i64 end, int) {
-        for (i64 i = begin; i < end; ++i)
-          row(static_cast<decltype(to)>(out.row(i)), static_cast<decltype(from)>(in.row(i)));
-      });
-    });
+  parallel(in.count, in.width / 4, [&](i64 begin, i64 end, int worker) {
+    float* row = scratch(worker, in.width);
+    for (i64 i = begin; i < end; ++i) {
+      kernels_.widen(row, in.row(i), element_of(in.dtype), in.width);
+      kernels_.rms_norm(row, row, w, in.width, eps);
+      kernels_.narrow(out.row(i), element_of(out.dtype), row, in.width);
+    }
   });
 }
 
 void CpuBackend::silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) {
   const Rows out(y), left(a), right(b);
-  visit_act(y, [&](auto* to) {
-    visit_act(a, [&](auto* gate) {
-      visit_act(b, [&](auto* up) {
-        parallel(out.count, out.width * 4, [&](i64 begin, i64 end, int) {
-          for (i64 r = begin; r < end; ++r) {
-            auto* o = static_cast<decltype(to)>(out.row(r));
-            const auto* g = static_cast<decltype(gate)>(left.row(r));
-            const auto* u = static_cast<decltype(up)>(right.row(r));
-            for (i64 i = 0; i < out.width; ++i) {
-              const float value = widen(g[i]);
-              store(o[i], value / (1.0f + std::exp(-value)) * widen(u[i]));
-            }
-          }
-        });
-      });
-    });
+  parallel(out.count, out.width, [&](i64 begin, i64 end, int worker) {
+    float *gate = scratch(worker, 2 * out.width), *up = gate + out.width;
+    for (i64 i = begin; i < end; ++i) {
+      kernels_.widen(gate, left.row(i), element_of(left.dtype), out.width);
+      kernels_.widen(up, right.row(i), element_of(right.dtype), out.width);
+      kernels_.silu_mul(gate, gate, up, out.width);
+      kernels_.narrow(out.row(i), element_of(out.dtype), gate, out.width);
+    }
   });
 }
 
 void CpuBackend::quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) {
   const Rows in(x), out(codes), factors(scales);
-  parallel(in.count, in.width * 4, [&](i64 begin, i64 end, int worker) {
+  CHECK(in.width % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
+        kFp8Block, in.width);
+  parallel(in.count, in.width, [&](i64 begin, i64 end, int worker) {
     float* row = scratch(worker, in.width);
     for (i64 i = begin; i < end; ++i) {
-      copy_row(row, DType::f32, in.row(i), in.dtype, in.width);
-      quantize_activation(row, in.width, power_of_two, static_cast<e4m3_bits*>(out.row(i)),
-                          static_cast<float*>(factors.row(i)));
+      kernels_.widen(row, in.row(i), element_of(in.dtype), in.width);
+      kernels_.quantize(static_cast<e4m3_bits*>(out.row(i)), static_cast<float*>(factors.row(i)), row, in.width,
+                        power_of_two);
     }
   });
 }
