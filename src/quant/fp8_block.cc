@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace fathom {
 namespace {
@@ -62,7 +63,8 @@ bool quantize_full_block(const float* w, i64 rows, i64 cols, bool power_of_two, 
 
 float weight_scale(float amax, bool power_of_two) {
   if (amax == 0) return 1.0f;
-  const float scale = amax / kE4m3Max;
+  // A scale below the normal numbers would lose its own digits, or be 0.
+  const float scale = std::max(amax / kE4m3Max, std::numeric_limits<float>::min());
   return power_of_two ? round_up_to_power_of_two(scale) : scale;
 }
 
@@ -89,7 +91,7 @@ void dequantize_weight(const e4m3_bits* codes, const float* scales, i64 rows, i6
 }
 
 void quantize_activation(const float* x, i64 n, bool power_of_two, e4m3_bits* codes, float* scales) {
-  CHECK(n % kFp8Block == 0, "last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block,
+  CHECK(n % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block,
         n);
   for (i64 block = 0; block < n / kFp8Block; ++block) {
     const float* in = x + block * kFp8Block;
