@@ -1,3 +1,4 @@
+// FP8 in blocks against the reference's own outputs (golden kernels.safetensors) and against arithmetic.
 #include "quant/fp8_block.h"
 
 #include <gtest/gtest.h>
@@ -6,53 +7,132 @@
 #include <limits>
 #include <vector>
 
+#include "support/safetensors.h"
+
 namespace fathom {
 namespace {
 
-// The plain meaning, value by value.
-void expect_plain(const std::vector<float>& w, i64 rows, i64 cols, bool power_of_two) {
-  std::vector<e4m3_bits> codes(w.size());
-  std::vector<float> scales(static_cast<std::size_t>(blocks_of(rows) * blocks_of(cols)));
-  quantize_weight(w.data(), rows, cols, power_of_two, codes.data(), scales.data());
+std::size_t at(i64 i) { return static_cast<std::size_t>(i); }
+
+class Golden : public testing::Test {
+ protected:
+  test::Safetensors file_{test::data_folder() / "golden/golden/kernels.safetensors"};
+};
+
+TEST_F(Golden, ActivationsAreBitEqual) {
+  const Tensor x = file_["act.x"];
+  const i64 rows = x.dim(0), width = x.dim(1);
+  for (const bool power_of_two : {false, true}) {
+    const std::string kind = power_of_two ? "ue8m0" : "f32";
+    const auto* want_codes = file_["act.q." + kind].as<std::uint8_t>();
+    const auto* want_scales = file_["act.s." + kind].as<float>();
+    std::vector<float> row(at(width)), scales(at(width / 128));
+    std::vector<e4m3_bits> codes(at(width));
+    for (i64 r = 0; r < rows; ++r) {
+      for (i64 i = 0; i < width; ++i) row[at(i)] = bf16_to_float(x.as<bf16_bits>()[r * width + i]);
+      quantize_activation(row.data(), width, power_of_two, codes.data(), scales.data());
+      for (i64 i = 0; i < width; ++i)
+        ASSERT_EQ(int{codes[at(i)]}, int{want_codes[r * width + i]}) << kind << " row " << r << " column " << i;
+      for (i64 i = 0; i < width / 128; ++i) ASSERT_EQ(scales[at(i)], want_scales[r * (width / 128) + i]) << kind;
+    }
+  }
+}
+
+TEST_F(Golden, WeightsAreBitEqual) {
+  const Tensor codes = file_["deq.w"], want = file_["deq.y"];
+  const i64 rows = codes.dim(0), cols = codes.dim(1);
+  std::vector<bf16_bits> y(at(rows * cols));
+  std::vector<float> wide(at(rows * cols));
+  dequantize_weight(codes.as<std::uint8_t>(), file_["deq.s"].as<float>(), rows, cols, y.data());
+  dequantize_weight(codes.as<std::uint8_t>(), file_["deq.s"].as<float>(), rows, cols, wide.data());
+  for (i64 i = 0; i < rows * cols; ++i) {
+    ASSERT_EQ(y[at(i)], want.as<bf16_bits>()[i]) << i;
+    ASSERT_EQ(float_to_bf16(wide[at(i)]), y[at(i)]);
+  }
+}
+
+TEST(QuantizeWeight, EdgeBlocksHaveTheirOwnScales) {
+  const i64 rows = 130, cols = 257;
+  std::vector<float> w(at(rows * cols)), back(w.size());
   for (i64 r = 0; r < rows; ++r)
-    for (i64 c = 0; c < cols; ++c) {
-      const auto at = static_cast<std::size_t>(r * cols + c);
-      const float scale = scales[static_cast<std::size_t>(r / kFp8Block * blocks_of(cols) + c / kFp8Block)];
-      ASSERT_EQ(codes[at], float_to_e4m3(w[at] / scale)) << r << " " << c << " " << w[at] << " " << scale;
-    }
-}
-
-TEST(Fp8Block, WideBlocksEqualTheScalarConversion) {
-  for (const i64 cols : {128, 300})
-    for (const bool power_of_two : {false, true}) {
-      const i64 rows = 256;
-      std::vector<float> w(static_cast<std::size_t>(rows * cols));
-      // Every e4m3 value, the midpoints between them and their neighbours, over many magnitudes below the largest.
-      for (std::size_t i = 0; i < w.size(); ++i) {
-        const float base = e4m3_to_float(static_cast<e4m3_bits>(i % 127));
-        const float next = e4m3_to_float(static_cast<e4m3_bits>(i % 127 + (i % 127 < 126)));
-        const float value = i % 3 == 0   ? base
-                            : i % 3 == 1 ? (base + next) / 2
-                                         : std::nextafter((base + next) / 2, 0.0f);
-        w[i] = (i / 127 % 2 == 0 ? value : -value) * 0.25f;
+    for (i64 c = 0; c < cols; ++c)
+      w[at(r * cols + c)] = static_cast<float>((r * 31 + c * 17) % 97 - 48) * (r < 128 ? 1 : 1000);
+  for (const bool power_of_two : {false, true}) {
+    std::vector<e4m3_bits> codes(w.size());
+    std::vector<float> scales(at(blocks_of(rows) * blocks_of(cols)));
+    ASSERT_EQ(scales.size(), 6u);
+    quantize_weight(w.data(), rows, cols, power_of_two, codes.data(), scales.data());
+    dequantize_weight(codes.data(), scales.data(), rows, cols, back.data());
+    for (i64 r = 0; r < rows; ++r)
+      for (i64 c = 0; c < cols; ++c) {
+        const float scale = scales[at(r / 128 * 3 + c / 128)], value = w[at(r * cols + c)];
+        // Half a unit in the last place of e4m3 (2^-4 relative), or of its subnormals.
+        ASSERT_LE(std::fabs(back[at(r * cols + c)] - value), std::max(std::fabs(value) / 16, scale / 1024) * 1.0001f);
       }
-      expect_plain(w, rows, cols, power_of_two);
+    for (const float scale : scales) {
+      int exponent;
+      if (power_of_two) {
+        EXPECT_EQ(std::frexp(scale, &exponent), 0.5f);
+      }
     }
+  }
 }
 
-TEST(Fp8Block, SpecialValues) {
-  std::vector<float> w(128 * 128, 0.0f);
-  expect_plain(w, 128, 128, true);
-  w[5] = std::numeric_limits<float>::infinity();
-  w[6] = std::numeric_limits<float>::quiet_NaN();
-  w[7] = 3.0f;
-  expect_plain(w, 128, 128, false);
-  w[5] = w[6] = std::numeric_limits<float>::denorm_min();
-  w[8] = std::numeric_limits<float>::max();
-  expect_plain(w, 128, 128, false);
-  EXPECT_EQ(weight_scale(0, true), 1.0f);
-  EXPECT_EQ(weight_scale(448, true), 1.0f);
-  EXPECT_EQ(weight_scale(std::nextafter(448.0f, 500.0f), true), 2.0f);
+TEST(QuantizeWeight, ZeroBlocksGetScaleOne) {
+  const std::vector<float> w(128 * 128, 0.0f);
+  std::vector<e4m3_bits> codes(w.size(), 9);
+  for (const bool power_of_two : {false, true}) {
+    float scale = 0;
+    quantize_weight(w.data(), 128, 128, power_of_two, codes.data(), &scale);
+    EXPECT_EQ(scale, 1.0f);
+    EXPECT_EQ(codes, std::vector<e4m3_bits>(w.size(), 0));
+  }
+}
+
+TEST(QuantizeWeight, ScalesOfDenormalBlocksStayUsable) {
+  std::vector<float> w(128 * 128, 0.0f), back(w.size());
+  w[5] = 1e-44f;
+  std::vector<e4m3_bits> codes(w.size());
+  for (const bool power_of_two : {false, true}) {
+    float scale = 0;
+    quantize_weight(w.data(), 128, 128, power_of_two, codes.data(), &scale);
+    dequantize_weight(codes.data(), &scale, 128, 128, back.data());
+    for (const float value : back) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+// 448 * 2^e is the largest activation with scale 2^e (up to the rounding of float32(1 / 448)).
+TEST(QuantizeActivation, PowerOfTwoScalesAreRoundedUpOnTheBits) {
+  std::vector<float> x(128, 0.0f);
+  std::vector<e4m3_bits> codes(128);
+  for (int exponent = -10; exponent <= 20; ++exponent) {
+    float scale = 0;
+    const float power = std::ldexp(1.0f, exponent);
+    for (float amax = 448 * power;; amax = std::nextafter(amax, std::numeric_limits<float>::infinity())) {
+      x[7] = -amax;
+      quantize_activation(x.data(), 128, true, codes.data(), &scale);
+      const float plain = amax * (1.0f / 448.0f);
+      EXPECT_EQ(scale, plain <= power ? power : 2 * power);
+      EXPECT_EQ(float_to_e4m3(-amax / scale), codes[7]);
+      if (plain > power) break;
+    }
+  }
+}
+
+TEST(QuantizeActivation, SmallValuesUseTheFloor) {
+  std::vector<float> x(128, 1e-6f);
+  std::vector<e4m3_bits> codes(128);
+  float scale = 0;
+  quantize_activation(x.data(), 128, false, codes.data(), &scale);
+  EXPECT_EQ(scale, 1e-4f * (1.0f / 448.0f));
+  EXPECT_EQ(codes[0], float_to_e4m3(1e-6f / scale));
+}
+
+TEST(QuantizeActivation, RefusesWidthsThatAreNoMultiples) {
+  std::vector<float> x(130), scales(2);
+  std::vector<e4m3_bits> codes(130);
+  EXPECT_THROW(quantize_activation(x.data(), 130, false, codes.data(), scales.data()), Error);
+  EXPECT_NO_THROW(quantize_activation(x.data(), 0, false, codes.data(), scales.data()));
 }
 
 }  // namespace

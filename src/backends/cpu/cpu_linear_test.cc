@@ -4,6 +4,7 @@
 #include "quant/fp8_block.h"
 #include "support/cpu_backends.h"
 #include "support/reference.h"
+#include "support/safetensors.h"
 
 namespace fathom {
 namespace {
@@ -224,6 +225,34 @@ TEST(CpuDequantize, CodeTimesScaleRoundedOnce) {
         y.expect_guards_intact();
       }
     }
+  });
+}
+
+// The reference's own kernels: act_quant, then fp8_gemm on quantised operands.
+TEST(CpuGolden, Fp8GemmAgreesWithTheReference) {
+  const Safetensors file(data_folder() / "golden/golden/kernels.safetensors");
+  const auto typed = [&](const std::string& name, DType dtype) {
+    const Tensor raw = file[name];
+    return Tensor(raw.data(), dtype, raw.shape());
+  };
+  const Weight w{typed("gemm.qw", DType::e4m3), file["gemm.sw"], &kFp8Block128};
+  const Tensor exact = file["gemm.exact"];
+  for_each_backend([&](Backend& backend) {
+    const HostTensor y(exact.shape(), DType::f32), rounded(exact.shape(), DType::bf16);
+    backend.linear(*y, file["gemm.a"], w, GemmMode::fp8);
+    backend.linear(*rounded, file["gemm.a"], w, GemmMode::fp8);
+    const std::vector<double> got = values(*y), narrow = values(*rounded), want = values(exact);
+    const std::vector<double> reference = values(file["gemm.y"]);
+    double error = 0, norm = 0, bf16_error = 0, reference_error = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      error += (got[i] - want[i]) * (got[i] - want[i]);
+      bf16_error += (narrow[i] - want[i]) * (narrow[i] - want[i]);
+      reference_error += (reference[i] - want[i]) * (reference[i] - want[i]);
+      norm += want[i] * want[i];
+    }
+    EXPECT_LT(std::sqrt(error / norm), 1e-6);
+    EXPECT_LT(std::sqrt(bf16_error / norm), 3e-3);
+    EXPECT_LT(std::sqrt(bf16_error), std::sqrt(reference_error) * 1.05);
   });
 }
 

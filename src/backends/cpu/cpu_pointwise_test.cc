@@ -2,6 +2,7 @@
 #include "quant/fp8_block.h"
 #include "support/cpu_backends.h"
 #include "support/reference.h"
+#include "support/safetensors.h"
 
 namespace fathom {
 namespace {
@@ -163,6 +164,24 @@ TEST(CpuQuantize, EqualsTheReferenceForm) {
           for (i64 i = 0; i < 3; ++i) ASSERT_EQ(scales->as<float>()[t * 3 + i], want[i]);
         }
       }
+  });
+}
+
+TEST(CpuGolden, QuantizeAndDequantizeAreBitEqualToTheReference) {
+  const Safetensors file(data_folder() / "golden/golden/kernels.safetensors");
+  const Tensor x = file["act.x"], raw = file["deq.w"];
+  const i64 rows = x.dim(0), width = x.dim(1);
+  for_each_backend([&](Backend& backend) {
+    for (const bool power_of_two : {false, true}) {
+      const std::string kind = power_of_two ? "ue8m0" : "f32";
+      const HostTensor codes({rows, width}, DType::u8), scales({rows, width / 128}, DType::f32);
+      backend.quantize(*codes, *scales, x, power_of_two);
+      EXPECT_EQ(values(*codes), values(file["act.q." + kind])) << kind;
+      EXPECT_EQ(values(*scales), values(file["act.s." + kind])) << kind;
+    }
+    const HostTensor y(raw.shape(), DType::bf16);
+    backend.dequantize(*y, {Tensor(raw.data(), DType::e4m3, raw.shape()), file["deq.s"], &kFp8Block128});
+    EXPECT_EQ(values(*y), values(file["deq.y"]));
   });
 }
 
