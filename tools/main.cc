@@ -1,28 +1,44 @@
+// The program: the list of commands, and errors turned into one line and an exit code.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
+#include <string>
 
 #include "base/check.h"
 #include "tools/commands.h"
 
+namespace {
+
+// One line on stderr, whatever the message holds.
+int report(std::string message, int code) {
+  while (!message.empty() && message.back() == '\n') message.pop_back();
+  for (char& c : message)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  fmt::print(stderr, "fathom: error: {}\n", message);
+  return code;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app("Fathom runs the DeepSeek-V3 family of language models", "fathom");
-  app.set_version_flag("--version", FATHOM_VERSION);
   app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("fathom ") + FATHOM_VERSION);
   fathom::add_tokenize(app);
+  fathom::add_synth(app);
+  fathom::add_inspect(app);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    fmt::print(stderr, "fathom: error: {}\n", e.what());
-    return 2;
-  } catch (const fathom::UsageError& e) {
-    fmt::print(stderr, "fathom: error: {}\n", e.what());
-    return 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "fathom: error: {}\n", e.what());
-    return 1;
+    return 0;
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return report(error.what(), 2);
+  } catch (const fathom::UsageError& error) {
+    return report(error.what(), 2);
+  } catch (const std::exception& error) {
+    return report(error.what(), 1);
   }
-  return 0;
 }

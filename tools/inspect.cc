@@ -1,0 +1,5 @@
+#include <CLI/CLI.hpp>
+#include "tools/commands.h"
+namespace fathom {
+void add_inspect(CLI::App&) {}
+}  // namespace fathom

@@ -1,0 +1,38 @@
+#include "tools/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+namespace fathom {
+
+ProgressLine::ProgressLine() : start_(Clock::now()), shown_(start_), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() {
+  if (open_) std::fputc('\n', stderr);
+}
+
+double ProgressLine::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+void ProgressLine::show(i64 done, i64 total) {
+  const auto now = Clock::now();
+  if (!terminal_ || (done < total && now - shown_ < std::chrono::milliseconds(200))) return;
+  shown_ = now;
+  open_ = true;
+  const double rate = static_cast<double>(done) / std::max(seconds(), 1e-9);
+  fmt::print(stderr, "\r{} of {}, {}/s, {:.0f} s left   ", bytes_text(done), bytes_text(total),
+             bytes_text(static_cast<i64>(rate)), static_cast<double>(total - done) / std::max(rate, 1.0));
+  std::fflush(stderr);
+}
+
+std::string bytes_text(i64 bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(kUnits)) value /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 99.5 ? 1 : 0, kUnits[unit]);
+}
+
+}  // namespace fathom

@@ -1,0 +1,32 @@
+// A line of progress on a terminal's stderr: bytes done, speed, seconds left.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/check.h"
+
+namespace fathom {
+
+class ProgressLine {
+ public:
+  // Stays silent unless stderr is a terminal.
+  ProgressLine();
+  // Ends the line when one was shown.
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(i64 done, i64 total);
+  double seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_, shown_;
+  bool terminal_, open_ = false;
+};
+
+// "12.3 GB", "512 kB": decimal units as disks are sold and as the files' index counts.
+std::string bytes_text(i64 bytes);
+
+}  // namespace fathom

@@ -1,0 +1,64 @@
+// fathom synth: writes a checkpoint of synthetic weights.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/progress.h"
+#include "tools/write_synthetic.h"
+
+namespace fathom {
+namespace {
+
+struct Flags {
+  SynthesisOptions options;
+  std::string config, out, format = "hf", max_shard_size = "5GB";
+};
+
+void run(Flags& flags) {
+  SynthesisOptions& options = flags.options;
+  options.config = flags.config;
+  options.out = flags.out;
+  options.sharded = flags.format == "sharded";
+  options.max_shard_bytes = parse_size(flags.max_shard_size);
+  if (options.model_parallel > 1 && !options.sharded)
+    throw UsageError("--model-parallel needs --format sharded; a Hugging Face directory holds whole tensors");
+  SynthesisReport report;
+  double seconds = 0;
+  {
+    ProgressLine line;
+    report = write_synthetic(options, [&](i64 done, i64 total) { line.show(done, total); });
+    seconds = line.seconds();
+  }
+  fmt::print(stderr, "{}: {} tensors, {} in {} files, {:.1f} s, {}/s\n", flags.out, report.tensors,
+             bytes_text(report.bytes), report.files, seconds,
+             bytes_text(static_cast<i64>(static_cast<double>(report.bytes) / std::max(seconds, 1e-9))));
+  if (!report.tokenizer) fmt::print(stderr, "no tokenizer written: the vocabulary is smaller than a byte tokenizer\n");
+}
+
+}  // namespace
+
+void add_synth(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("synth", "Write a checkpoint of synthetic weights");
+  command->add_option("--config", flags->config, "Configuration: a reference JSON, a config.json or a model directory")
+      ->required();
+  command->add_option("--out", flags->out, "Folder to write")->required();
+  command->add_option("--seed", flags->options.seed, "Seed of all weights")->capture_default_str();
+  command->add_option("--format", flags->format, "hf or sharded")
+      ->check(CLI::IsMember({"hf", "sharded"}))
+      ->capture_default_str();
+  command->add_option("--model-parallel", flags->options.model_parallel, "Ranks of a sharded checkpoint")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--layers", flags->options.layers, "Cut the model to so many layers")->check(CLI::Range(1, 1024));
+  command->add_option("--max-shard-size", flags->max_shard_size, "Largest file of an hf checkpoint, such as 5GB")
+      ->capture_default_str();
+  command->add_option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->callback([flags] { run(*flags); });
+}
+
+}  // namespace fathom
