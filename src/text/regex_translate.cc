@@ -56,6 +56,9 @@ std::string canonical_property(std::string_view name) {
   return std::string(name);
 }
 
+// Oniguruma's \w has the superscripts and fractions of Latin-1, but no others.
+constexpr CodePointRange kLatinNumbers[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
+
 using Ranges = std::vector<CodePointRange>;
 
 Ranges merged(Ranges ranges) {
@@ -97,8 +100,10 @@ Ranges property_ranges(const std::string& name) {
   if (name == "Alphabetic" || name == "Word") add(alphabetic_ranges());
   if (name == "Han") add(han_ranges());
   if (name == "Space") add(space_ranges());
-  if (name == "Word")
+  if (name == "Word") {
     for (const char* part : {"M", "Nd", "Pc"}) add_categories(out, part);
+    add(kLatinNumbers);
+  }
   if (name.size() <= 2) add_categories(out, name);
   return merged(std::move(out));
 }
@@ -150,7 +155,7 @@ class Translator {
       Ranges ranges = property_ranges(name);
       if (!ranges.empty()) return class_text(negated ? complement(ranges) : ranges);
     }
-    if (always && !negated) return "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+    if (always && !negated) return "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe";
     if (always) return class_text(complement(property_ranges(name)));
     return fmt::format("\\{}{{{}}}", negated ? 'P' : 'p', name);
   }

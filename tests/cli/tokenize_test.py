@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""fathom tokenize from the outside: every line of expected.jsonl both ways, plain text, flags, and errors."""
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+FATHOM = os.environ["FATHOM_BIN"]
+DATA = pathlib.Path(os.environ["FATHOM_TEST_DATA"]) / "tokenizers"
+TINY = pathlib.Path(os.environ["FATHOM_SOURCE_DIR"]) / "models" / "tiny"
+
+
+def run(*arguments, text=""):
+    data = text if isinstance(text, bytes) else text.encode()
+    return subprocess.run([FATHOM, "tokenize", *map(str, arguments)], input=data, capture_output=True, timeout=120)
+
+
+def lines(data):
+    return [json.loads(line) for line in data.decode().split("\n")[:-1]]
+
+
+class Expected(unittest.TestCase):
+    def check(self, model, expected):
+        cases = [json.loads(line) for line in open(expected, encoding="utf-8")]
+        self.assertEqual(len(cases), 1500)
+        texts = "".join(json.dumps(case["text"]) + "\n" for case in cases)
+        result = run("--model", model, "--jsonl", "--no-bos", text=texts)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(lines(result.stdout), [case["ids"] for case in cases])
+        ids = "".join(json.dumps(case["ids"]) + "\n" for case in cases)
+        result = run("--model", model, "--jsonl", "--decode", text=ids)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertEqual(lines(result.stdout), [case["decoded"] for case in cases])
+
+    def test_deepseek_v3(self):
+        self.check(DATA / "deepseek-v3", DATA / "deepseek-v3" / "expected.jsonl")
+
+    def test_tiny(self):
+        self.check(TINY, DATA / "tiny" / "expected.jsonl")
+
+    def test_foreign(self):
+        folder = os.environ.get("FATHOM_FOREIGN_TOKENIZERS")
+        if not folder:
+            self.skipTest("FATHOM_FOREIGN_TOKENIZERS does not name a folder with qwen3 and llama2")
+        for name in ("qwen3", "llama2"):
+            with self.subTest(name):
+                self.check(pathlib.Path(folder) / name, pathlib.Path(folder) / name / "expected.jsonl")
+
+
+class Plain(unittest.TestCase):
+    def ids(self, text, *flags):
+        result = run("--model", TINY, *flags, text=text)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return json.loads(result.stdout)
+
+    def test_one_bos_by_default(self):
+        bare = self.ids("Hello\n", "--no-bos")
+        self.assertEqual(self.ids("Hello\n"), [0] + bare)
+        self.assertEqual(self.ids("<｜begin▁of▁sentence｜>Hello\n"), [0] + bare)
+        self.assertEqual(self.ids(""), [0])
+        self.assertEqual(self.ids("", "--no-bos"), [])
+
+    def test_there_and_back(self):
+        text = "Zeilen\r\n\twith 中文, 🙂 and spaces   \n"
+        result = run("--model", TINY, "--decode", text=json.dumps(self.ids(text)))
+        self.assertEqual((result.returncode, result.stdout.decode()), (0, text))
+
+    def test_added_tokens(self):
+        text = "<｜User｜>"
+        self.assertEqual(len(self.ids(text, "--no-bos")), 1)
+        self.assertGreater(len(self.ids(text, "--no-bos", "--no-added-tokens")), 1)
+        self.assertEqual(self.ids(text, "--no-added-tokens")[0], 0)
+
+    def test_special_tokens_in_decoding(self):
+        result = run("--model", TINY, "--decode", "--keep-special", text="[0]")
+        self.assertEqual(result.stdout.decode(), "<｜begin▁of▁sentence｜>")
+        result = run("--model", TINY, "--decode", text="[0, 129279]")
+        self.assertEqual((result.returncode, result.stdout), (0, b""))
+
+    def test_invalid_bytes(self):
+        self.assertEqual(self.ids(b"a\xff"), self.ids("a\ufffd"))
+
+    def test_explain(self):
+        rows = self.ids("Hi 12", "--explain")
+        self.assertEqual([row["piece"] for row in rows], ["Hi", " ", "12"])
+
+
+class Errors(unittest.TestCase):
+    def check(self, code, message, *arguments, text=""):
+        result = run(*arguments, text=text)
+        error = result.stderr.decode()
+        self.assertEqual(result.returncode, code, error)
+        self.assertTrue(error.startswith("fathom: error: "), error)
+        self.assertEqual(error.count("\n"), 1, error)
+        self.assertIn(message, error)
+
+    def test_input(self):
+        self.check(1, "line 2 of the input is not valid JSON", "--model", TINY, "--jsonl", text='"a"\nb\n')
+        self.check(1, "line 1 of the input must be a JSON string, not array", "--model", TINY, "--jsonl", text="[]\n")
+        self.check(1, "must be a JSON array of ids, not string", "--model", TINY, "--decode", text='"a"')
+        self.check(1, "the input has -1 where an id should be", "--model", TINY, "--decode", text="[-1]")
+        self.check(1, "the input has 1.5 where an id should be", "--model", TINY, "--decode", text="[1.5]")
+        self.check(1, "the input is not valid JSON", "--model", TINY, "--decode", text="")
+
+    def test_model(self):
+        self.check(1, "/no/such/folder has no tokenizer.json", "--model", "/no/such/folder")
+
+    def test_usage(self):
+        self.check(2, "--model is required")
+        self.check(2, "--frobnicate", "--model", TINY, "--frobnicate")
+
+
+if __name__ == "__main__":
+    unittest.main()
