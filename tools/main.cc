@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "base/check.h"
@@ -26,7 +27,11 @@ int main(int argc, char** argv) {
   CLI::App app("Fathom runs the DeepSeek-V3 family of language models", "fathom");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("fathom ") + FATHOM_VERSION);
+  fathom::add_chat(app);
+  fathom::add_generate(app);
+  fathom::add_logits(app);
   fathom::add_tokenize(app);
+  fathom::add_render(app);
   fathom::add_synth(app);
   fathom::add_inspect(app);
   try {
@@ -35,9 +40,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return report(error.what(), 2);
+    return report(fmt::format("{} (see fathom --help)", error.what()), 2);
   } catch (const fathom::UsageError& error) {
     return report(error.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", 1);
   } catch (const std::exception& error) {
     return report(error.what(), 1);
   }

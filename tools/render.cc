@@ -1,0 +1,97 @@
+// fathom render: messages to the exact prompt of a model, by the model's own chat template.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/check.h"
+#include "text/chat_template.h"
+#include "tools/commands.h"
+
+namespace fathom {
+
+namespace {
+
+struct RenderFlags {
+  std::string model, file, name, date;
+  bool jsonl = false, explain = false;
+};
+
+// "2026-01-02" or "2026-01-02 03:04:05" (a T may stand between).
+std::tm parse_date(const std::string& text) {
+  std::tm time{};
+  char mark = ' ', rest = '\0';
+  const int read = std::sscanf(text.c_str(), "%4d-%2d-%2d%c%2d:%2d:%2d%c", &time.tm_year, &time.tm_mon, &time.tm_mday,
+                               &mark, &time.tm_hour, &time.tm_min, &time.tm_sec, &rest);
+  const bool shaped = read == 3 || (read == 7 && (mark == ' ' || mark == 'T'));
+  time.tm_year -= 1900, time.tm_mon -= 1, time.tm_isdst = -1;
+  std::tm wish = time;
+  if (!shaped || std::mktime(&time) == -1 || time.tm_mon != wish.tm_mon || time.tm_mday != wish.tm_mday ||
+      time.tm_hour != wish.tm_hour || time.tm_min != wish.tm_min || time.tm_sec != wish.tm_sec)
+    throw UsageError(fmt::format("--date takes YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\", not '{}'", text));
+  return time;
+}
+
+std::string dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The prompt, or with --explain its pieces, one JSON object a line.
+std::string render_one(const ChatTemplate& chat, const std::string& input, const RenderFlags& flags,
+                       const RenderOptions& options) {
+  if (!flags.explain) return chat.render(std::string_view(input), options);
+  std::string out;
+  for (const TextPiece& piece : chat.render_pieces(std::string_view(input), options))
+    out += dump({{"text", piece.text}, {"from", piece.from_template ? "template" : "content"}}) + "\n";
+  return out;
+}
+
+void write_out(const std::string& text) {
+  CHECK(std::fwrite(text.data(), 1, text.size(), stdout) == text.size(), "cannot write to the standard output");
+}
+
+void run_render(const RenderFlags& flags) {
+  if (flags.model.empty() && flags.file.empty())
+    throw UsageError("render needs --model DIR, --template FILE or both");
+  const ChatTemplate chat =
+      flags.file.empty() ? ChatTemplate::load(flags.model, flags.name) : ChatTemplate::load_file(flags.file, flags.model);
+  RenderOptions options;
+  if (!flags.date.empty()) options.now = parse_date(flags.date);
+  if (!flags.jsonl) {
+    const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+    CHECK(!input.empty(), "render reads one JSON object from the standard input, but that is empty");
+    write_out(render_one(chat, input, flags, options));
+  }
+  for (std::string line; flags.jsonl && std::getline(std::cin, line);) {
+    if (line.empty()) continue;
+    try {
+      write_out(dump(render_one(chat, line, flags, options)) + "\n");
+    } catch (const Error& error) {
+      write_out(dump({{"error", error.what()}}) + "\n");
+    }
+  }
+  CHECK(std::fflush(stdout) == 0, "cannot write to the standard output");
+}
+
+}  // namespace
+
+void add_render(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("render", "Messages (JSON on stdin) to the prompt, by the chat template");
+  auto flags = std::make_shared<RenderFlags>();
+  command->add_option("--model", flags->model, "Model directory: its template and special tokens");
+  command->add_option("--template,--chat-template", flags->file, "Template file instead of the model's own");
+  command->add_option("--template-name", flags->name, "Which of the model's named templates (default: default)");
+  command->add_option("--date", flags->date, "Time for strftime_now: YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\"");
+  command->add_flag("--jsonl", flags->jsonl, "One JSON object a line in, one JSON string (or {\"error\": ...}) a line out");
+  command->add_flag("--explain", flags->explain, "Print the pieces of the prompt and where each came from");
+  command->callback([flags] { run_render(*flags); });
+}
+
+}  // namespace fathom
