@@ -1,0 +1,220 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/line_reader.h"
+#include "tools/model_flags.h"
+#include "tools/model_source.h"
+#include "tools/prompt.h"
+#include "tools/prompt_file.h"
+#include "tools/session.h"
+
+namespace fathom {
+namespace {
+
+struct GenerateFlags {
+  std::string ckpt_path, input_file;
+  bool interactive = false, strict_reference = false;
+  ModelFlags run;
+  AnswerFlags answer;
+};
+
+std::string dump(const nlohmann::ordered_json& json) {  // bytes that are no text become U+FFFD
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+// "Name(field=value, ...)", as Python prints a dataclass.
+std::string describe(const std::string& name, const nlohmann::ordered_json& fields) {
+  std::string text = name + "(";
+  for (const auto& [key, value] : fields.items()) {
+    if (text.back() != '(') text += ", ";
+    text += key + "=";
+    if (value.is_string() && value.get<std::string>().empty()) {
+      text += "None";
+    } else {
+      text += value.is_string() ? "'" + value.get<std::string>() + "'" : dump(value);
+    }
+  }
+  return text + ")";
+}
+
+void print_arguments(const ModelArgs& args, const GenerateFlags& flags) {
+  const SamplingParams& sampling = flags.answer.sampling;
+  std::cerr << describe("ModelArgs", to_json(args)) << "\n"
+            << describe("Options", {{"ckpt_path", flags.ckpt_path},
+                                    {"config", flags.run.config},
+                                    {"input_file", flags.input_file},
+                                    {"interactive", flags.interactive},
+                                    {"max_new_tokens", flags.answer.max_new_tokens},
+                                    {"temperature", sampling.temperature},
+                                    {"seed", sampling.seed},
+                                    {"top_k", sampling.top_k},
+                                    {"top_p", sampling.top_p},
+                                    {"min_p", sampling.min_p},
+                                    {"repetition_penalty", sampling.repetition_penalty},
+                                    {"stop", flags.answer.stop},
+                                    {"system", flags.answer.system},
+                                    {"chat_template", flags.answer.chat_template},
+                                    {"compute", flags.run.compute},
+                                    {"gemm", flags.run.gemm},
+                                    {"attn", flags.run.attn},
+                                    {"device", flags.run.device},
+                                    {"threads", flags.run.threads}})
+            << std::endl;
+}
+
+// Ranks come with a later version; a launcher's environment must not be taken for a single process silently.
+void refuse_ranks() {
+  const char* world_size = std::getenv("WORLD_SIZE");
+  if (world_size == nullptr || std::string(world_size) == "1" || std::string(world_size).empty()) return;
+  fail("WORLD_SIZE={}: this version runs as one process only; start it without a launcher or with WORLD_SIZE=1",
+       world_size);
+}
+
+class Generate {
+ public:
+  explicit Generate(const GenerateFlags& flags)
+      : flags_(flags),
+        lines_(flags.interactive ? std::vector<std::string>() : read_prompt_file(flags.input_file)),
+        source_(open_model(flags.ckpt_path, flags.run.config)),
+        session_(source_, flags.run),
+        prompts_(session_.tokenizer(), source_.directory, flags.answer.chat_template,
+                 flags.answer.allow_special_in_content) {}
+
+  void run() {
+    print_arguments(session_.args(), flags_);
+    if (flags_.interactive) {
+      session_.warm_up();
+      interactive();
+    } else {
+      batch();
+    }
+  }
+
+ private:
+  void batch() {
+    if (flags_.strict_reference)
+      CHECK(static_cast<i64>(lines_.size()) <= session_.args().max_batch_size,
+            "Number of prompts exceeds maximum batch size ({}): {} has {}; split it, raise --max-batch-size, or leave "
+            "out --strict-reference to run them in turns",
+            session_.args().max_batch_size, flags_.input_file, lines_.size());
+    std::vector<std::vector<TokenId>> ids;
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      Conversation conversation(flags_.answer.system);
+      conversation.ask(lines_[i]);
+      ids.push_back(prompts_.build(conversation.messages()));
+      CHECK(
+          static_cast<i64>(ids.back().size()) <= session_.max_seq_len(),
+          "Prompt length exceeds model maximum sequence length (max_seq_len={}): line {} of {} has {} tokens; shorten "
+          "it or raise --max-seq-len",
+          session_.max_seq_len(), i + 1, flags_.input_file, ids.back().size());
+    }
+    session_.warm_up();
+    std::map<i64, Reply> replies;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto id = static_cast<i64>(i);
+      replies.try_emplace(id, session_.tokenizer(), flags_.answer.stop);
+      session_.engine().submit(session_.request(id, ids[i], flags_.answer, id));
+    }
+    session_.run(replies);
+    for (const auto& [id, reply] : replies) print(lines_[static_cast<std::size_t>(id)], reply);
+    for (const auto& [id, reply] : replies)
+      CHECK(reply.finish() != "error", "line {} of {}: {}", id + 1, flags_.input_file, reply.error());
+  }
+
+  void print(const std::string& prompt, const Reply& reply) {
+    if (flags_.answer.json) {
+      std::cout << dump(report(prompt, reply)) << std::endl;
+      return;
+    }
+    std::cout << "Prompt: " << prompt << "\nCompletion: " << reply.text() << "\n";
+    print_logprobs(reply);
+    std::cout << std::endl;
+  }
+
+  nlohmann::ordered_json report(const std::string& prompt, const Reply& reply) const {
+    nlohmann::ordered_json all{{"prompt", prompt}};
+    all.update(reply.to_json());
+    if (flags_.answer.n_logprobs >= 0) all["logprobs"] = reply.logprobs_to_json();
+    return all;
+  }
+
+  void print_logprobs(const Reply& reply) const {
+    if (flags_.answer.n_logprobs >= 0) std::cout << "Logprobs: " << dump(reply.logprobs_to_json()) << std::endl;
+  }
+
+  void interactive() {
+    Conversation conversation(flags_.answer.system);
+    const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+    LineReader reader(">>> ", terminal);
+    for (i64 turn = 0;;) {
+      const auto line = reader.next();
+      if (line.kind != LineReader::Kind::line || line.text == "/exit") {
+        if (line.kind != LineReader::Kind::line) std::cout << std::endl;
+        return;
+      }
+      if (line.text == "/clear") {
+        conversation.clear();
+      } else {
+        answer(conversation, line.text, turn++);
+      }
+    }
+  }
+
+  void answer(Conversation& conversation, const std::string& question, i64 turn) {
+    conversation.ask(question);
+    std::map<i64, Reply> replies;
+    Reply& reply = replies.try_emplace(turn, session_.tokenizer(), flags_.answer.stop).first->second;
+    session_.engine().submit(session_.request(turn, prompts_.build(conversation.messages()), flags_.answer, turn));
+    session_.run(replies, [&](i64, const std::string& text) {
+      if (!flags_.answer.json) std::cout << text << std::flush;
+    });
+    if (reply.finish() == "error") {
+      conversation.withdraw();
+      std::cerr << "fathom: error: " << reply.error() << std::endl;
+      return;
+    }
+    conversation.answer(reply.text());
+    if (flags_.answer.json) {
+      std::cout << dump(report(question, reply)) << std::endl;
+    } else {
+      std::cout << std::endl;
+      print_logprobs(reply);
+    }
+  }
+
+  GenerateFlags flags_;
+  std::vector<std::string> lines_;  // prompts of the input file
+  ModelSource source_;
+  Session session_;
+  PromptBuilder prompts_;
+};
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("generate", "Answer the lines of a file, or a conversation (--interactive)");
+  const auto flags = std::make_shared<GenerateFlags>();
+  command->add_option("--ckpt-path", flags->ckpt_path, "Model directory: weights and tokenizer")->required();
+  command->add_option("--config", flags->run.config, "Configuration; else what the model directory says");
+  command->add_option("--input-file", flags->input_file, "File with one prompt a line");
+  command->add_flag("--interactive", flags->interactive, "Read messages from standard input; /clear, /exit");
+  add_answer_flags(*command, flags->answer);
+  add_report_flags(*command, flags->answer);
+  add_model_flags(*command, flags->run);
+  command->add_flag("--strict-reference", flags->strict_reference,
+                    "Refuse more prompts than max_batch_size, as the reference does, instead of running them in turns");
+  command->callback([flags] {
+    if (flags->input_file.empty() && !flags->interactive)
+      throw UsageError("Either input-file or interactive mode must be specified");
+    refuse_ranks();
+    Generate(*flags).run();
+  });
+}
+
+}  // namespace fathom

@@ -1,0 +1,50 @@
+// Flags that several commands share: how the model is run and how tokens are drawn.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "ops/context.h"
+
+namespace CLI {
+class App;
+}
+
+namespace fathom {
+
+// How a model is read and run.
+struct ModelFlags {
+  std::string config;  // path; empty: what the model directory says
+  std::string device = "auto";
+  int threads = 0;  // 0: one a physical core
+  std::string compute = "bf16", gemm = "bf16", attn = "absorb";
+  i64 max_seq_len = 0;     // 0: what the configuration says
+  i64 max_batch_size = 0;  // 0: what the configuration says
+
+  ComputeOptions options() const;
+};
+
+// --compute --gemm --attn --threads --device: for every command that runs a model.
+void add_compute_flags(CLI::App& app, ModelFlags& flags);
+// Those, --max-seq-len and --max-batch-size.
+void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+// What is asked of an answer.
+struct AnswerFlags {
+  SamplingParams sampling{.temperature = 0.2f};
+  i64 max_new_tokens = 200;
+  std::vector<std::string> stop;  // texts that end the answer
+  int n_logprobs = -1;
+  std::string system;         // empty: no system message
+  std::string chat_template;  // path; empty: the model's own
+  bool allow_special_in_content = false;
+  bool json = false;
+};
+
+// The flags of AnswerFlags but --json and --logprobs.
+void add_answer_flags(CLI::App& app, AnswerFlags& flags);
+// --json and --logprobs.
+void add_report_flags(CLI::App& app, AnswerFlags& flags);
+
+}  // namespace fathom

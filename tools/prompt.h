@@ -1,0 +1,61 @@
+// Messages to token ids: the model's chat template, then its tokenizer.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/request.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace fathom {
+
+struct Message {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+class PromptBuilder {
+ public:
+  // `template_file` empty: the template of the model directory. The tokenizer outlives the builder. Without
+  // `allow_special`, text of messages never becomes a special token, whatever it spells.
+  PromptBuilder(const Tokenizer& tokenizer, const std::filesystem::path& model_dir,
+                const std::filesystem::path& template_file, bool allow_special);
+
+  // The prompt that asks for the next answer; begins with exactly one BOS where the model has one.
+  std::vector<TokenId> build(const std::vector<Message>& messages) const;
+
+ private:
+  // Text, then a special token if there is one.
+  struct Part {
+    std::string text;
+    int special = -1;
+  };
+  std::vector<TokenId> encode(const std::vector<TextPiece>& pieces) const;
+  std::vector<int> added_ids(const std::string& text) const;
+  void cut(std::string_view text, const std::vector<int>& added, std::vector<Part>& parts) const;
+
+  const Tokenizer& tokenizer_;
+  ChatTemplate template_;
+  bool allow_special_;
+};
+
+// A conversation: a system message if there is one, then turns.
+class Conversation {
+ public:
+  explicit Conversation(const std::string& system);
+  void clear() { messages_.resize(first_); }
+  void ask(const std::string& text) { messages_.push_back({"user", text}); }
+  void answer(const std::string& text) { messages_.push_back({"assistant", text}); }
+  // Takes back a question that got no answer.
+  void withdraw() { messages_.pop_back(); }
+  const std::vector<Message>& messages() const { return messages_; }
+
+ private:
+  std::vector<Message> messages_;
+  std::size_t first_;  // messages that clear() keeps
+};
+
+}  // namespace fathom

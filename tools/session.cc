@@ -1,0 +1,117 @@
+#include "tools/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "backends/create.h"
+
+namespace fathom {
+namespace {
+
+constexpr i64 kChunk = 512;     // prompt tokens of a pass
+constexpr i64 kBlockSize = 16;  // tokens: small blocks share more of a conversation's beginning
+
+// Shows on a terminal how far the weights are read; nothing for models that load at once.
+class LoadProgress {
+ public:
+  explicit LoadProgress(const Checkpoint& checkpoint) : shown_(::isatty(STDERR_FILENO) != 0) {
+    for (const TensorInfo& tensor : checkpoint.tensors()) total_ += tensor.bytes();
+    shown_ = shown_ && total_ > i64{1} << 28;
+  }
+  ~LoadProgress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  void operator()(i64 bytes) {
+    const i64 percent = bytes * 100 / std::max<i64>(total_, 1);
+    if (!shown_ || percent == last_) return;
+    last_ = percent;
+    fmt::print(stderr, "\rReading weights: {} % of {:.1f} GiB", percent, static_cast<double>(total_) / (1 << 30));
+    std::fflush(stderr);
+  }
+
+ private:
+  bool shown_;
+  i64 total_ = 0, last_ = -1;
+};
+
+ModelArgs with_flags(ModelArgs args, const ModelFlags& flags, i64 max_batch_size) {
+  if (flags.max_seq_len > 0) args.max_seq_len = flags.max_seq_len;
+  if (max_batch_size == 0) max_batch_size = flags.max_batch_size;
+  if (max_batch_size > 0) args.max_batch_size = max_batch_size;
+  return args;
+}
+
+}  // namespace
+
+std::vector<TokenId> stop_ids(const ModelArgs& args, const Tokenizer& tokenizer) {
+  std::vector<TokenId> ids;
+  for (const i64 id : args.eos_token_ids) ids.push_back(static_cast<TokenId>(id));
+  if (const auto id = tokenizer.eos_id()) ids.push_back(*id);
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_batch_size)
+    : tokenizer_(Tokenizer::load(source.directory)),
+      stop_ids_(fathom::stop_ids(source.args, tokenizer_)),
+      backend_(create_backend(flags.device, flags.threads)) {
+  const ModelArgs args = with_flags(source.args, flags, max_batch_size);
+  const i64 blocks = args.max_batch_size * ((args.max_seq_len + kBlockSize - 1) / kBlockSize);
+  LoadProgress progress(*source.checkpoint);
+  runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args,
+                                     RunnerOptions{.max_tokens = std::max(kChunk, args.max_batch_size),
+                                                   .max_sequences = args.max_batch_size,
+                                                   .max_seq_len = args.max_seq_len,
+                                                   .blocks = blocks,
+                                                   .block_size = kBlockSize,
+                                                   .compute = flags.options()},
+                                     std::ref(progress));
+  engine_ = std::make_unique<Engine>(*runner_, SchedulerOptions{.max_batch_size = args.max_batch_size,
+                                                                .max_seq_len = args.max_seq_len,
+                                                                .chunk = kChunk,
+                                                                .blocks = blocks,
+                                                                .block_size = kBlockSize,
+                                                                .vocab_size = args.vocab_size});
+}
+
+Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerFlags& flags, i64 n) const {
+  Request request{.id = id,
+                  .prompt = std::move(prompt),
+                  .sampling = flags.sampling,
+                  .max_new_tokens = flags.max_new_tokens,
+                  .stop_ids = stop_ids_,
+                  .n_logprobs = flags.n_logprobs};
+  request.sampling.seed += n;
+  return request;
+}
+
+void Session::warm_up() {
+  engine_->submit({.id = -1, .prompt = tokenizer_.encode_with_bos("DeepSeek"), .max_new_tokens = 2});
+  while (!engine_->idle()) engine_->step();
+}
+
+void Session::run(std::map<i64, Reply>& replies, const Listener& listener, const std::function<bool()>& interrupted) {
+  const auto show = [&](i64 id, const std::string& text) {
+    if (listener && !text.empty()) listener(id, text);
+  };
+  while (!engine_->idle()) {
+    if (interrupted && interrupted()) {
+      for (auto& [id, reply] : replies) {
+        engine_->cancel(id);
+        show(id, reply.break_off());
+      }
+      return;
+    }
+    for (const Event& event : engine_->step()) {
+      Reply& reply = replies.at(event.request);
+      show(event.request, reply.take(event));
+      if (reply.done() && event.finish == FinishReason::none) engine_->cancel(event.request);  // a stop text
+    }
+  }
+}
+
+}  // namespace fathom
