@@ -43,6 +43,9 @@ std::string describe(const std::string& name, const nlohmann::ordered_json& fiel
   return text + ")";
 }
 
+// The double that prints as the float does: 0.2, not 0.20000000298.
+double shortest(float value) { return std::stod(fmt::format("{}", value)); }
+
 void print_arguments(const ModelArgs& args, const GenerateFlags& flags) {
   const SamplingParams& sampling = flags.answer.sampling;
   std::cerr << describe("ModelArgs", to_json(args)) << "\n"
@@ -51,12 +54,12 @@ void print_arguments(const ModelArgs& args, const GenerateFlags& flags) {
                                     {"input_file", flags.input_file},
                                     {"interactive", flags.interactive},
                                     {"max_new_tokens", flags.answer.max_new_tokens},
-                                    {"temperature", sampling.temperature},
+                                    {"temperature", shortest(sampling.temperature)},
                                     {"seed", sampling.seed},
                                     {"top_k", sampling.top_k},
-                                    {"top_p", sampling.top_p},
-                                    {"min_p", sampling.min_p},
-                                    {"repetition_penalty", sampling.repetition_penalty},
+                                    {"top_p", shortest(sampling.top_p)},
+                                    {"min_p", shortest(sampling.min_p)},
+                                    {"repetition_penalty", shortest(sampling.repetition_penalty)},
                                     {"stop", flags.answer.stop},
                                     {"system", flags.answer.system},
                                     {"chat_template", flags.answer.chat_template},
@@ -74,6 +77,12 @@ void refuse_ranks() {
   if (world_size == nullptr || std::string(world_size) == "1" || std::string(world_size).empty()) return;
   fail("WORLD_SIZE={}: this version runs as one process only; start it without a launcher or with WORLD_SIZE=1",
        world_size);
+}
+
+// Ctrl-C at the prompt ends the conversation, and leaves the terminal as it was.
+LineReader::Result next_line(LineReader& reader) {
+  const InterruptFlag interrupt;
+  return reader.next();
 }
 
 class Generate {
@@ -153,7 +162,7 @@ class Generate {
     const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
     LineReader reader(">>> ", terminal);
     for (i64 turn = 0;;) {
-      const auto line = reader.next();
+      const auto line = next_line(reader);
       if (line.kind != LineReader::Kind::line || line.text == "/exit") {
         if (line.kind != LineReader::Kind::line) std::cout << std::endl;
         return;

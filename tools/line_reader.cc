@@ -5,9 +5,9 @@
 #include <histedit.h>
 #include <locale.h>
 #include <signal.h>
-#include <stdio.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cwchar>
 #include <iostream>
 

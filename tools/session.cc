@@ -37,6 +37,12 @@ class LoadProgress {
   i64 total_ = 0, last_ = -1;
 };
 
+Tokenizer load_tokenizer(const ModelSource& source) {
+  CHECK(!source.directory.empty(), "{} has weights but no tokenizer; name a model directory",
+        source.checkpoint->description());
+  return Tokenizer::load(source.directory);
+}
+
 ModelArgs with_flags(ModelArgs args, const ModelFlags& flags, i64 max_batch_size) {
   if (flags.max_seq_len > 0) args.max_seq_len = flags.max_seq_len;
   if (max_batch_size == 0) max_batch_size = flags.max_batch_size;
@@ -56,7 +62,7 @@ std::vector<TokenId> stop_ids(const ModelArgs& args, const Tokenizer& tokenizer)
 }
 
 Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_batch_size)
-    : tokenizer_(Tokenizer::load(source.directory)),
+    : tokenizer_(load_tokenizer(source)),
       stop_ids_(fathom::stop_ids(source.args, tokenizer_)),
       backend_(create_backend(flags.device, flags.threads)) {
   const ModelArgs args = with_flags(source.args, flags, max_batch_size);
