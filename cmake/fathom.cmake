@@ -16,15 +16,15 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wnon-virtual-dtor)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wnon-virtual-dtor>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  add_compile_options(-Wshadow=local -Wno-psabi)  # psabi: notes on vector types, all kernels are internal
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wshadow=local;-Wno-psabi>")  # psabi: notes on vector types, all kernels are internal
 endif()
 if(FATHOM_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
 endif()
 if(FATHOM_SANITIZE)
-  add_compile_options(-fsanitize=${FATHOM_SANITIZE} -fno-sanitize-recover=all)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${FATHOM_SANITIZE};-fno-sanitize-recover=all>")
   add_link_options(-fsanitize=${FATHOM_SANITIZE})
 endif()
 

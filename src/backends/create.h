@@ -1,4 +1,4 @@
-// The one table of devices: a name becomes a Backend.
+// Devices by name: a name becomes a Backend.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,12 @@
 
 namespace fathom {
 
-// "cpu", or "auto" for the best device there is. `threads` counts CPU threads, 0 takes one a physical core. Throws
-// Error for an unknown device.
-std::unique_ptr<Backend> create_backend(const std::string& device, int threads);
+// "cpu", "cuda" or "cuda:N" where this build has them, or "auto" for the best device that works here. `threads` counts
+// CPU threads, 0 takes one a physical core. `choice`, if given, receives what was taken and why, in one line. Throws
+// Error for an unknown or unusable device.
+std::unique_ptr<Backend> create_backend(const std::string& device, int threads, std::string* choice = nullptr);
+
+// The devices of this build: "auto, cpu" or "auto, cuda, cpu".
+std::string known_devices();
 
 }  // namespace fathom

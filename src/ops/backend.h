@@ -8,12 +8,21 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "ops/types.h"
 #include "tensor/arena.h"
 
 namespace fathom {
+
+// A recorded pass: replaying it runs the same operations on the same addresses. It must not outlive its backend.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual void replay() = 0;  // enqueues
+};
 
 class Backend {
  public:
@@ -26,6 +35,9 @@ class Backend {
   virtual void upload(const Tensor& y, const void* host) = 0;  // contiguous; host bytes may go at return
   virtual void download(void* host, const Tensor& x) = 0;      // waits; not inside a pass
   virtual void synchronize() = 0;                              // waits; not inside a pass
+  // Records the operations that `pass` enqueues, without running them; null where the device cannot. The same pass must
+  // have run before, so that the backend's own scratch memory has its size.
+  virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }
 
   // ---- rows ----
   // y [N, d] = rows ids - first of table [V, d]; zeros for ids outside [first, first + V). y act, table bf16 or f32.

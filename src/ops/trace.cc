@@ -57,6 +57,11 @@ void TraceBackend::synchronize() {
   if (inner_ != nullptr) inner_->synchronize();
 }
 
+std::unique_ptr<Graph> TraceBackend::capture(const std::function<void()>& pass) {
+  forbid("capture a pass");
+  return inner_ != nullptr ? inner_->capture(pass) : nullptr;
+}
+
 void TraceBackend::embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) {
   traced("embedding", {y, table, ids}, [&](Backend& b) { b.embedding(y, table, ids, first); });
 }

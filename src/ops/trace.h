@@ -30,6 +30,7 @@ class TraceBackend final : public Backend {
   void upload(const Tensor& y, const void* host) override;
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
+  std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
   void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
   void gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) override;

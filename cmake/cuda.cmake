@@ -1,0 +1,32 @@
+# The CUDA language, and libraries of kernels. Only builds with FATHOM_CUDA read this file.
+
+set(FATHOM_CUDA_ARCHS "90a" CACHE STRING "GPU architectures, such as 80;89;90a; the last also as PTX with FATHOM_CUDA_PTX")
+option(FATHOM_CUDA_PTX "Add portable code, so that newer GPUs run too" OFF)
+set(CMAKE_CUDA_ARCHITECTURES OFF)  # the flags below say it
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+set(FATHOM_CUDA_FLAGS -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo)
+foreach(arch ${FATHOM_CUDA_ARCHS})
+  list(APPEND FATHOM_CUDA_FLAGS "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
+endforeach()
+if(FATHOM_CUDA_PTX)
+  list(APPEND FATHOM_CUDA_FLAGS "SHELL:-gencode arch=compute_90,code=compute_90")
+endif()
+if(FATHOM_WERROR)
+  list(APPEND FATHOM_CUDA_FLAGS "SHELL:-Werror all-warnings")
+endif()
+
+# fathom_cuda_library(name [LINKS ...]): every *.cu and *.cc of this folder.
+function(fathom_cuda_library name)
+  cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  add_library(${name} STATIC ${sources})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${FATHOM_CUDA_FLAGS}>")
+  target_link_libraries(${name} PUBLIC ${ARG_LINKS} CUDA::cudart_static)
+endfunction()

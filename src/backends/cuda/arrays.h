@@ -1,0 +1,66 @@
+// Tensors, weights and batches as the kernels' plain structs.
+#pragma once
+
+#include "kernels/cuda/params.h"
+#include "ops/types.h"
+
+namespace fathom {
+
+inline cuda::Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return cuda::Type::f32;
+    case DType::bf16:
+      return cuda::Type::bf16;
+    case DType::e4m3:
+      return cuda::Type::e4m3;
+    case DType::i32:
+      return cuda::Type::i32;
+    default:
+      return cuda::Type::other;
+  }
+}
+
+inline cuda::Array array_of(const Tensor& x) {
+  cuda::Array a;
+  a.data = x.data();
+  a.type = type_of(x.dtype());
+  a.rank = x.rank();
+  for (int d = 0; d < x.rank(); ++d) {
+    a.dim[d] = x.dim(d);
+    a.stride[d] = x.stride(d);
+  }
+  return a;
+}
+
+inline cuda::Matrix matrix_of(const Weight& w) {
+  return {w.data.data(),
+          w.scale.defined() ? w.scale.as<float>() : nullptr,
+          type_of(w.data.dtype()),
+          w.format->power_of_two,
+          w.data.rank() == 3 ? w.data.dim(0) : 1,
+          w.out(),
+          w.in()};
+}
+
+inline cuda::Sequences sequences_of(const Batch& batch) {
+  cuda::Sequences s{};
+  s.positions = batch.positions.as<std::int32_t>();
+  s.seq_starts = batch.seq_starts.as<std::int32_t>();
+  s.context_lens = batch.context_lens.as<std::int32_t>();
+  s.context_starts = batch.context_starts.defined() ? batch.context_starts.as<std::int32_t>() : nullptr;
+  s.block_tables = batch.block_tables.as<std::int32_t>();
+  s.table_stride = batch.block_tables.stride(0);
+  s.count = static_cast<int>(batch.sequences());
+  s.tokens = batch.tokens();
+  s.max_context = batch.max_context;
+  s.total_context = batch.total_context;
+  return s;
+}
+
+inline cuda::Cache cache_of(const CacheLayer& cache) {
+  return {cache.latent.data(), type_of(cache.latent.dtype()), static_cast<int>(cache.block_size()),
+          static_cast<int>(cache.width()), static_cast<int>(cache.kv_lora_rank)};
+}
+
+}  // namespace fathom

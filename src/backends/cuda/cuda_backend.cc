@@ -1,0 +1,166 @@
+// Memory, the stream, and capture.
+#include "backends/cuda/cuda_backend.h"
+
+#include <cstring>
+#include <utility>
+
+#include "backends/cuda/errors.h"
+
+namespace fathom {
+namespace {
+
+constexpr std::size_t kStaging = 4u << 20;     // bytes of pinned memory for small uploads
+constexpr std::size_t kSmallUpload = 256u << 10;  // larger ones are copied from where they are
+
+double gib(std::size_t bytes) { return static_cast<double>(bytes) / (1u << 30); }
+
+// An executable graph.
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  void replay() override { check_cuda(cudaGraphLaunch(graph_, stream_), "launch a graph"); }
+
+ private:
+  cudaGraphExec_t graph_;
+  cudaStream_t stream_;
+};
+
+}  // namespace
+
+void check_cuda(cudaError_t error, std::string_view what) {
+  CHECK(error == cudaSuccess, "CUDA could not {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+int cuda_devices(std::string& why) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  cudaGetLastError();  // it is reported here, not by the next call
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    why = driver == 0 ? "no NVIDIA driver is installed"
+                      : fmt::format("the NVIDIA driver supports CUDA {}.{}, this build needs {}.{}", driver / 1000,
+                                    driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  } else {
+    why = error == cudaSuccess || error == cudaErrorNoDevice ? "there is no NVIDIA GPU" : cudaGetErrorString(error);
+  }
+  return 0;
+}
+
+std::string cuda_device_description(int index) {
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDeviceProperties(&properties, index), "read the properties of a GPU");
+  return fmt::format("{}, {:.0f} GiB", properties.name, gib(properties.totalGlobalMem));
+}
+
+CudaBackend::CudaBackend(int index) : index_(index) {
+  std::string why;
+  const int count = cuda_devices(why);
+  CHECK(count > 0, "cannot use --device cuda: {}; use --device cpu", why);
+  CHECK(index >= 0 && index < count, "cannot use --device cuda:{}: there {} {} GPU{} here, numbered from 0", index,
+        count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
+  check_cuda(cudaSetDevice(index), fmt::format("use GPU {}", index));
+  description_ = cuda_device_description(index);
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
+  check_cuda(cudaMallocHost(&staging_, kStaging), "allocate pinned memory");
+}
+
+CudaBackend::~CudaBackend() {
+  cudaSetDevice(index_);
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+  cudaFreeHost(staging_);
+}
+
+cudaStream_t CudaBackend::stream() const {
+  check_cuda(cudaSetDevice(index_), "use the GPU");
+  return stream_;
+}
+
+Storage CudaBackend::allocate(std::size_t bytes) {
+  const cudaStream_t s = stream();
+  CHECK(!capturing_, "memory cannot be allocated while a pass is being recorded");
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes > 0 ? bytes : 1);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "ask for the free memory");
+    fail("GPU {} ({}) cannot give {:.2f} GiB more: {:.2f} of its {:.2f} GiB are free; a smaller --max-seq-len or "
+         "--max-batch, --dtype fp8 or more GPUs (--tp) need less",
+         index_, description_, gib(bytes), gib(free), gib(total));
+  }
+  check_cuda(error, "allocate memory");
+  check_cuda(cudaMemsetAsync(data, 0, bytes, s), "clear memory");
+  return Storage(data, bytes, device(), [index = index_](void* p) {
+    cudaSetDevice(index);
+    cudaFree(p);
+  });
+}
+
+void CudaBackend::upload(const Tensor& y, const void* host) {
+  const auto bytes = static_cast<std::size_t>(y.bytes());
+  if (bytes == 0) return;
+  const cudaStream_t s = stream();
+  if (bytes > kSmallUpload) {
+    check_cuda(cudaMemcpyAsync(y.data(), host, bytes, cudaMemcpyHostToDevice, s), "upload");
+    check_cuda(cudaStreamSynchronize(s), "upload");
+    return;
+  }
+  if (staged_ + bytes > kStaging) {
+    check_cuda(cudaStreamSynchronize(s), "upload");
+    staged_ = 0;
+  }
+  auto* place = static_cast<std::byte*>(staging_) + staged_;
+  std::memcpy(place, host, bytes);
+  staged_ += (bytes + 15) / 16 * 16;
+  check_cuda(cudaMemcpyAsync(y.data(), place, bytes, cudaMemcpyHostToDevice, s), "upload");
+}
+
+void CudaBackend::download(void* host, const Tensor& x) {
+  const cudaStream_t s = stream();
+  if (x.bytes() > 0)
+    check_cuda(cudaMemcpyAsync(host, x.data(), static_cast<std::size_t>(x.bytes()), cudaMemcpyDeviceToHost, s),
+               "download");
+  check_cuda(cudaStreamSynchronize(s), "finish the work before a download");
+}
+
+void CudaBackend::synchronize() { check_cuda(cudaStreamSynchronize(stream()), "finish the enqueued work"); }
+
+std::unique_ptr<Graph> CudaBackend::capture(const std::function<void()>& pass) {
+  const cudaStream_t s = stream();
+  check_cuda(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "begin to record a pass");
+  capturing_ = true;
+  cudaGraph_t graph = nullptr;
+  try {
+    pass();
+  } catch (...) {
+    capturing_ = false;
+    cudaStreamEndCapture(s, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  capturing_ = false;
+  check_cuda(cudaStreamEndCapture(s, &graph), "record a pass");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check_cuda(error, "build a graph from a pass");
+  check_cuda(cudaGraphUpload(executable, s), "upload a graph");
+  return std::make_unique<CudaGraph>(executable, s);
+}
+
+void* CudaBackend::workspace(std::size_t bytes) {
+  if (workspaces_.empty() || workspaces_.back().bytes() < bytes) {
+    CHECK(!capturing_, "a pass that is being recorded needs {} bytes of scratch; it must have run once before", bytes);
+    workspaces_.push_back(allocate(std::max<std::size_t>(bytes + bytes / 2, 1u << 20)));
+  }
+  return workspaces_.back().data();
+}
+
+}  // namespace fathom

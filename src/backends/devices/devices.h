@@ -1,0 +1,24 @@
+// The table of devices. Which of the two files that define it is built depends on the build options.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ops/backend.h"
+
+namespace fathom {
+
+struct DeviceRow {
+  std::string_view name;
+  // Whether the device works here; says what it is, or what is missing.
+  bool (*usable)(std::string& description);
+  // `index` is the N of "name:N", 0 without one.
+  std::unique_ptr<Backend> (*make)(int index, int threads);
+};
+
+// Best device first.
+std::span<const DeviceRow> device_table();
+
+}  // namespace fathom

@@ -1,0 +1,15 @@
+// Builds without CUDA.
+#include <array>
+
+#include "backends/devices/cpu_row.h"
+
+namespace fathom {
+namespace {
+
+constexpr std::array kDevices = {kCpuRow};
+
+}  // namespace
+
+std::span<const DeviceRow> device_table() { return kDevices; }
+
+}  // namespace fathom
