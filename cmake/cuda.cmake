@@ -5,12 +5,13 @@ option(FATHOM_CUDA_PTX "Add portable code, so that newer GPUs run too" OFF)
 set(CMAKE_CUDA_ARCHITECTURES OFF)  # the flags below say it
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # older CMake does not know it for newer toolkits
 find_package(CUDAToolkit REQUIRED)
 if(CCACHE_PROGRAM)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-set(FATHOM_CUDA_FLAGS -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo)
+set(FATHOM_CUDA_FLAGS --expt-relaxed-constexpr -O3 -lineinfo)
 foreach(arch ${FATHOM_CUDA_ARCHS})
   list(APPEND FATHOM_CUDA_FLAGS "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
 endforeach()
