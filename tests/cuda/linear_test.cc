@@ -1,0 +1,100 @@
+// Products: GPU against CPU, every format, mode, and both activation types.
+#include <numeric>
+
+#include "cuda/twin.h"
+
+namespace fathom::test {
+namespace {
+
+// Error of two float32 sums of `in` products of numbers of these deviations, in any order.
+double sum_error(i64 in, double x, double w) { return 2 * 16 * 0x1p-24 * static_cast<double>(in) * 0.64 * x * w; }
+
+double deviation(const Format& format) { return format.has_scale() ? 60 * 1.5 * 0x1p-9 : 0.05; }
+
+struct Case {
+  i64 rows, out, in;
+};
+
+class Linear : public CudaTest {
+ protected:
+  void check(const Case& c, const Format& format, GemmMode mode, DType x_type, DType y_type, i64 gap) {
+    SCOPED_TRACE(fmt::format("rows {} out {} in {} {} {} x {} y {} gap {}", c.rows, c.out, c.in, format.name,
+                             mode == GemmMode::fp8 ? "fp8" : "bf16", name_of(x_type), name_of(y_type), gap));
+    const WeightTwin w(*gpu_, random_, format, {c.out, c.in});
+    Twin x(*gpu_, {c.rows, c.in}, x_type, gap), y(*gpu_, {c.rows, c.out}, y_type, gap);
+    x.normal(random_);
+    cpu_.linear(y.host, x.host, w.host, mode);
+    gpu_->linear(y.device, x.device, w.device, mode);
+    y.expect_same(sum_error(c.in, 1, deviation(format)));
+  }
+};
+
+TEST_F(Linear, SmallShapesAllTypes) {
+  for (const Format* format : formats())
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
+      for (const DType x_type : {DType::f32, DType::bf16})
+        for (const DType y_type : {DType::f32, DType::bf16})
+          for (const Case& c : {Case{1, 130, 256}, Case{5, 257, 384}, Case{0, 64, 128}})
+            check(c, *format, mode, x_type, y_type, c.rows == 5 ? 8 : 0);
+}
+
+TEST_F(Linear, OddWidths) {
+  for (const Format* format : formats())
+    for (const Case& c : {Case{3, 33, 100}, Case{2, 7, 31}, Case{9, 576, 200}, Case{4, 20, 264}})
+      check(c, *format, GemmMode::bf16, DType::bf16, DType::bf16, 3);
+}
+
+TEST_F(Linear, RowCounts) {
+  for (const Format* format : {&kBf16, &kFp8Block128})
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
+      for (const i64 rows : {2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 255, 1000, 4096})
+        check({rows, rows > 200 ? 136 : 400, rows > 200 ? 256 : 640}, *format, mode, DType::bf16, DType::bf16, 0);
+}
+
+TEST_F(Linear, ModelShapes) {
+  for (const Case& c : {Case{1, 3072, 2048}, Case{1, 576, 7168}, Case{2, 2048, 10944}, Case{1, 7168, 16384},
+                        Case{6, 2048, 2816}, Case{16, 10944, 2048}}) {
+    check(c, kBf16, GemmMode::bf16, DType::bf16, DType::f32, 0);
+    if (c.in % 128 == 0) check(c, kFp8Block128, GemmMode::fp8, DType::bf16, DType::f32, 0);
+    check(c, kFp8Block128Ue8m0, GemmMode::bf16, DType::bf16, DType::bf16, 0);
+  }
+}
+
+TEST_F(Linear, Grouped) {
+  for (const Format* format : formats())
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
+      for (const std::vector<int>& counts : std::vector<std::vector<int>>{
+               {0, 0, 0}, {1}, {3, 0, 1, 64, 0, 65, 7}, {129, 128, 0, 63, 1, 0, 300}, std::vector<int>(64, 1)}) {
+        const auto n = static_cast<i64>(counts.size());
+        const i64 rows = std::accumulate(counts.begin(), counts.end(), 0), extra = 5;  // rows of no expert
+        SCOPED_TRACE(fmt::format("{} experts, {} rows, {} mode {}", n, rows, format->name, static_cast<int>(mode)));
+        const WeightTwin w(*gpu_, random_, *format, {n, 144, 256});
+        Twin x(*gpu_, {rows + extra, 256}, DType::bf16), y(*gpu_, {rows + extra, 144}, DType::bf16);
+        Twin offsets(*gpu_, {n + 1}, DType::i32);
+        x.normal(random_);
+        offsets.fill([&](i64 i) { return std::accumulate(counts.begin(), counts.begin() + i, 0); });
+        cpu_.grouped_linear(y.host, x.host, w.host, offsets.host, mode);
+        gpu_->grouped_linear(y.device, x.device, w.device, offsets.device, mode);
+        y.expect_same(sum_error(256, 1, deviation(*format)));
+      }
+}
+
+TEST_F(Linear, HeadMatmul) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const i64 heads : {1, 3, 16, 128})
+      for (const i64 tokens : {0, 1, 2, 9, 70}) {
+        if (heads == 128 && tokens > 2) continue;
+        for (const auto& [n, k] : {std::pair<i64, i64>{512, 128}, {128, 512}, {10, 30}}) {
+          SCOPED_TRACE(fmt::format("heads {} tokens {} n {} k {}", heads, tokens, n, k));
+          // Queries: the first k of k + 8 entries of a head, a view strided in tokens and heads.
+          Twin x(*gpu_, {tokens, heads, k}, type, 8), w(*gpu_, {heads, n, k}, type), y(*gpu_, {tokens, heads, n}, type);
+          x.normal(random_), w.normal(random_, 0.05);
+          cpu_.head_matmul(y.host, x.host, w.host);
+          gpu_->head_matmul(y.device, x.device, w.device);
+          y.expect_same(sum_error(k, 1, 0.05));
+        }
+      }
+}
+
+}  // namespace
+}  // namespace fathom::test

@@ -1,0 +1,82 @@
+// Rows, elementwise operations, quantisation: GPU against CPU.
+#include "cuda/twin.h"
+
+namespace fathom::test {
+namespace {
+
+constexpr DType kActs[] = {DType::f32, DType::bf16};
+
+TEST_F(CudaTest, EmbeddingAndGatherRows) {
+  for (const DType type : kActs)
+    for (const i64 n : {0, 1, 7, 300}) {
+      Twin table(*gpu_, {50, 33}, type), ids(*gpu_, {n}, DType::i32), y(*gpu_, {n, 33}, DType::f32);
+      table.normal(random_);
+      ids.fill([](i64 i) { return static_cast<double>(i * 37 % 70); });  // some outside 10 .. 59
+      cpu_.embedding(y.host, table.host, ids.host, 10);
+      gpu_->embedding(y.device, table.device, ids.device, 10);
+      y.expect_equal();
+      Twin x(*gpu_, {70, 33}, type, 5), rows(*gpu_, {n, 33}, type);
+      x.normal(random_);
+      cpu_.gather_rows(rows.host, x.host, ids.host);
+      gpu_->gather_rows(rows.device, x.device, ids.device);
+      rows.expect_equal();
+    }
+}
+
+TEST_F(CudaTest, CastAndAdd) {
+  for (const DType from : kActs)
+    for (const DType to : kActs) {
+      Twin x(*gpu_, {3, 5, 17}, from, 3), y(*gpu_, {3, 5, 17}, to, 2);
+      x.normal(random_);
+      cpu_.cast(y.host, x.host);
+      gpu_->cast(y.device, x.device);
+      y.expect_equal();
+      Twin a(*gpu_, {129, 65}, to), b(*gpu_, {129, 65}, from);
+      a.normal(random_), b.normal(random_);
+      cpu_.add_(a.host, b.host);
+      gpu_->add_(a.device, b.device);
+      a.expect_equal();
+    }
+}
+
+TEST_F(CudaTest, RmsNormAndSiluMul) {
+  for (const DType from : kActs)
+    for (const DType to : kActs)
+      for (const i64 rows : {0, 1, 5, 4096}) {
+        const i64 d = rows == 4096 ? 96 : 1021;
+        Twin x(*gpu_, {rows, d}, from, 7), w(*gpu_, {d}, DType::f32), y(*gpu_, {rows, d}, to, 1);
+        x.normal(random_, 3), w.normal(random_);
+        cpu_.rms_norm(y.host, x.host, w.host, 1e-6f);
+        gpu_->rms_norm(y.device, x.device, w.device, 1e-6f);
+        y.expect_same(2.02 * rounding_of(to) + 2e-5, 1e-30);
+        Twin b(*gpu_, {rows, d}, from), z(*gpu_, {rows, d}, to);
+        b.normal(random_);
+        cpu_.silu_mul(z.host, x.host, b.host);
+        gpu_->silu_mul(z.device, x.device, b.device);
+        z.expect_same(2.02 * rounding_of(to) + 1e-6, 1e-30);
+      }
+}
+
+TEST_F(CudaTest, QuantizeAndDequantizeBitEqual) {
+  for (const DType from : kActs)
+    for (const bool power_of_two : {false, true}) {
+      Twin x(*gpu_, {37, 384}, from, 16), codes(*gpu_, {37, 384}, DType::e4m3), scales(*gpu_, {37, 3}, DType::f32);
+      x.fill([&, draw = std::normal_distribution<double>()](i64 i) mutable {
+        return i % 11 == 0 ? 0.0 : draw(random_) * std::exp2(static_cast<double>(i / 384 - 18));
+      });
+      cpu_.quantize(codes.host, scales.host, x.host, power_of_two);
+      gpu_->quantize(codes.device, scales.device, x.device, power_of_two);
+      codes.expect_equal();
+      scales.expect_equal();
+    }
+  for (const DType to : kActs) {
+    const WeightTwin w(*gpu_, random_, kFp8Block128, {300, 200});
+    Twin y(*gpu_, {300, 200}, to);
+    cpu_.dequantize(y.host, w.host);
+    gpu_->dequantize(y.device, w.device);
+    y.expect_equal();
+  }
+}
+
+}  // namespace
+}  // namespace fathom::test
