@@ -1,105 +1,13 @@
 // Routing of tokens to experts, and the way there and back.
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/route.cuh"
 
 namespace fathom::cuda {
 namespace {
 
-// Orders floats as unsigned numbers; NaN below everything, -0 equal to +0.
-__device__ std::uint32_t sortable(float value) {
-  if (isnan(value)) return 0;
-  const std::uint32_t bits = __float_as_uint(value + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-
-// The index of the largest of values[0 .. n) whose flag is not set, the first of equals; sets its flag. One warp.
-__device__ int take_best(const float* values, bool* taken, int n) {
-  const int lane = threadIdx.x % 32;
-  unsigned long long best = 0;
-  for (int i = lane; i < n; i += 32)
-    if (!taken[i]) {
-      const auto entry = static_cast<unsigned long long>(sortable(values[i])) << 32 | (0xffffffffu - static_cast<unsigned>(i));
-      best = entry > best ? entry : best;
-    }
-  for (int mask = 16; mask > 0; mask >>= 1) {
-    const unsigned long long other = __shfl_xor_sync(0xffffffffu, best, mask);
-    best = other > best ? other : best;
-  }
-  const int index = static_cast<int>(0xffffffffu - static_cast<unsigned>(best));
-  if (lane == 0) taken[index] = true;
-  __syncwarp();
-  return index;
-}
-
-// Sum of the two best with a bias, the best without.
-__device__ float group_score(const float* values, int n, bool biased) {
-  float first = -INFINITY, second = -INFINITY;
-  for (int i = 0; i < n; ++i) {
-    if (values[i] > first) {
-      second = first;
-      first = values[i];
-    } else if (values[i] > second) {
-      second = values[i];
-    }
-  }
-  return biased && n > 1 ? first + second : first;
-}
-
-__device__ void limit_groups(const Route& r, float* choice, float* group, bool* kept) {
-  const int lane = threadIdx.x % 32, size = r.experts / r.n_groups;
-  for (int g = lane; g < r.n_groups; g += 32) {
-    group[g] = group_score(choice + g * size, size, r.bias != nullptr);
-    kept[g] = false;
-  }
-  __syncwarp();
-  for (int k = 0; k < r.top_k_groups; ++k) take_best(group, kept, r.n_groups);
-  for (int e = lane; e < r.experts; e += 32)
-    if (!kept[e / size]) choice[e] = -INFINITY;
-  __syncwarp();
-}
-
-// Scores of one token from its logits, by one warp.
-__device__ void scores_of(const Route& r, const float* logits, float* scores) {
-  const int lane = threadIdx.x % 32;
-  if (r.sigmoid) {
-    for (int e = lane; e < r.experts; e += 32) scores[e] = 1.0f / (1.0f + expf(-logits[e]));
-    return;
-  }
-  float top = -INFINITY, sum = 0;
-  for (int e = lane; e < r.experts; e += 32) top = fmaxf(top, logits[e]);
-  top = warp_max(top);
-  for (int e = lane; e < r.experts; e += 32) sum += scores[e] = expf(logits[e] - top);
-  sum = warp_sum(sum);
-  for (int e = lane; e < r.experts; e += 32) scores[e] /= sum;
-}
-
-// One warp a token. Shared memory: scores [E], choice [E], group [n_groups], taken [E], kept [n_groups].
+// One warp a token.
 __global__ void route_kernel(Route r) {
   extern __shared__ float memory[];
-  float *scores = memory, *choice = scores + r.experts, *group = choice + r.experts;
-  bool *taken = reinterpret_cast<bool*>(group + r.n_groups), *kept = taken + r.experts;
-  const int lane = threadIdx.x;
-  const i64 t = blockIdx.x;
-  scores_of(r, r.logits + t * r.logits_stride, scores);
-  __syncwarp();
-  for (int e = lane; e < r.experts; e += 32) {
-    choice[e] = scores[e] + (r.bias != nullptr ? r.bias[e] : 0.0f);
-    taken[e] = false;
-  }
-  __syncwarp();
-  if (r.n_groups > 1) limit_groups(r, choice, group, kept);
-  float sum = 0;
-  for (int k = 0; k < r.top_k; ++k) {
-    const int best = take_best(choice, taken, r.experts);
-    sum += scores[best];
-    if (lane == 0) {
-      r.indices[t * r.top_k + k] = best;
-      r.weights[t * r.top_k + k] = scores[best];
-    }
-  }
-  __syncwarp();
-  const float divisor = r.normalize && sum != 0 ? sum : 1.0f;
-  for (int k = lane; k < r.top_k; k += 32)
-    r.weights[t * r.top_k + k] = r.weights[t * r.top_k + k] / divisor * r.route_scale;
+  route_token(r, blockIdx.x, memory);
 }
 
 // One block: offsets from a histogram of the local choices.
@@ -182,8 +90,7 @@ __global__ void combine_kernel(Array y, Array rows, const std::int32_t* places, 
 
 void route(cudaStream_t s, const Route& r) {
   if (r.tokens == 0) return;
-  const std::size_t bytes = static_cast<std::size_t>(2 * r.experts + r.n_groups) * sizeof(float) + static_cast<std::size_t>(r.experts + r.n_groups);
-  route_kernel<<<static_cast<unsigned>(r.tokens), 32, bytes, s>>>(r);
+  route_kernel<<<static_cast<unsigned>(r.tokens), 32, route_bytes(r), s>>>(r);
   check_launch("route");
 }
 

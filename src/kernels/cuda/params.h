@@ -73,6 +73,28 @@ void grouped_linear_simple(cudaStream_t s, const Array& y, const Operand& x, con
                            const std::int32_t* offsets);
 void head_matmul_simple(cudaStream_t s, const Array& y, const Array& x, const Array& w);
 
+// ---- products of 1 to 64 rows (linear_small_*.cu) ----
+// y = x w^T for up to three matrices of one input, or for one matrix a head. Rows of x and w are aligned to 16 bytes.
+struct SmallLinear {
+  struct Part {
+    Matrix w;
+    void* y;  // [tokens, heads, out]
+    Type y_type;
+    i64 y_stride;
+  };
+  Part part[3];
+  int parts = 1, tokens = 0, heads = 1;
+  const void* x = nullptr;  // [tokens, heads, in]: bf16; float32 with gain; e4m3 with x_scale
+  i64 x_stride = 0;
+  i64 x_head = 0, w_head = 0, y_head = 0;  // steps from head to head
+  const float* x_scale = nullptr;          // [tokens, in / 128]
+  const float* gain = nullptr;             // [in]: x is RMS-normalised first; at most 8 tokens
+  float eps = 0;
+  bool add = false;  // y += instead of y =
+};
+void linear_small_bf16(cudaStream_t s, const SmallLinear& p);
+void linear_small_fp8(cudaStream_t s, const SmallLinear& p);
+
 // ---- attention (attention_simple.cu) ----
 void rope(cudaStream_t s, const Array& x, const float* freqs, const std::int32_t* positions);
 void store_latent(cudaStream_t s, const Cache& cache, const Array& kv, const Array& k_pe, const std::int32_t* slots);
@@ -85,6 +107,32 @@ struct Expanded {
 };
 void attend_expanded_simple(cudaStream_t s, const Array& o, const Array& q, const Expanded& keys,
                             const Sequences& seqs, float scale);
+
+// ---- attention of few tokens over the latent cache (mla_*.cu): kv_lora_rank 512, rope 64, bf16 ----
+struct SmallMla {
+  int tokens = 0, heads = 0, nope = 0, v = 0;
+  void* q = nullptr;          // bf16 [tokens, heads, nope + 64], not rotated; may be read only
+  i64 q_stride = 0;
+  const void* kv_pe = nullptr;  // bf16 [tokens, 512 + 64], neither normalised nor rotated
+  i64 kv_stride = 0;
+  const float* gain = nullptr;   // [512] of the latent's norm
+  float eps = 0;
+  const float* freqs = nullptr;  // [max_seq_len, 32, 2]; null: q is rotated and the cache written already
+  const std::int32_t* slots = nullptr;
+  Matrix wk_b;                // bf16 [heads, 512, nope]
+  Cache cache;
+  Sequences seqs;
+  float scale = 0;
+  const void* q_c = nullptr;  // bf16 [tokens, heads, 512]; written by mla_absorb
+  i64 q_c_stride = 0, q_c_head = 0;
+  const void* q_pe = nullptr;  // bf16 [tokens, heads, 64]
+  i64 q_pe_stride = 0, q_pe_head = 0;
+  float *parts = nullptr, *sums = nullptr;  // scratch: [tokens, heads, splits, 512], [tokens, heads, splits]
+  int splits = 1;                           // of the context at most
+  void* o_c = nullptr;                      // bf16 [tokens, heads, 512]
+};
+void mla_absorb(cudaStream_t s, const SmallMla& p);  // cache rows of the new tokens; q_c = q_nope wk_b
+void mla_attend(cudaStream_t s, const SmallMla& p);  // o_c
 
 // ---- experts (experts.cu) ----
 struct Route {
@@ -112,6 +160,31 @@ struct Grouping {
 void group_by_expert(cudaStream_t s, const Grouping& g, const Array& x);
 void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
              int top_k);
+
+// ---- the experts' half of a block for 1 to 64 tokens (moe_gate.cu, moe_*.cu) ----
+// Everything stays on the device: no list is built, blocks read the indices themselves.
+struct SmallMoe {
+  int tokens = 0;
+  const void* x = nullptr;      // [tokens, dim]: bf16, or float32 with gain
+  i64 x_stride = 0;
+  const float* gain = nullptr;  // [dim]: x is RMS-normalised first; at most 8 tokens
+  float eps = 0;
+  Matrix gate;                            // bf16 [E, dim]
+  Route route;                            // logits, weights and indices are scratch
+  std::int32_t* counter = nullptr;        // 0 between kernels
+  Matrix w1, w2, w3;                      // [n_local, inter, dim], [n_local, dim, inter], as w1
+  i64 first = 0;                          // of this rank's experts
+  Matrix shared_w1, shared_w2, shared_w3; // [shared, dim], [dim, shared], as w1; out 0: none
+  void* hidden = nullptr;                 // bf16 [tokens * top_k, inter]
+  void* shared_hidden = nullptr;          // bf16 [tokens, shared]
+  float* y = nullptr;                     // [tokens, dim]: the result is added
+  i64 y_stride = 0;
+};
+void moe_gate(cudaStream_t s, const SmallMoe& p);  // logits, routing, and the shared experts' hidden values
+void moe_up_bf16(cudaStream_t s, const SmallMoe& p);
+void moe_up_fp8(cudaStream_t s, const SmallMoe& p);
+void moe_down_bf16(cudaStream_t s, const SmallMoe& p);
+void moe_down_fp8(cudaStream_t s, const SmallMoe& p);
 
 // ---- sampling (sample.cu) ----
 struct Sampling {

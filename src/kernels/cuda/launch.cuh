@@ -1,0 +1,30 @@
+// Launching kernels so that each may begin before the one before it has ended.
+#pragma once
+
+#include "kernels/cuda/launch.h"
+
+namespace fathom::cuda {
+
+// Enqueues kernel(args...). It must call wait_for_previous() before it reads what earlier kernels wrote or writes
+// anything.
+template <typename... Params, typename... Args>
+void launch_early(void (*kernel)(Params...), const char* name, dim3 grid, dim3 block, std::size_t shared,
+                  cudaStream_t s, Args&&... args) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared;
+  config.stream = s;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  if (shared > 48 * 1024)
+    cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared));
+  cudaLaunchKernelEx(&config, kernel, Params(args)...);
+  check_launch(name);
+}
+
+}  // namespace fathom::cuda

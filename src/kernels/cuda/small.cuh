@@ -1,0 +1,276 @@
+// Products with few rows (decode): weights stream once from memory through registers into tensor-core tiles.
+//
+// A block owns 16 outputs; its warps share the inner dimension in units of 128 entries and add up at the end. In
+// mma.m16n8k16 the weights are the 16 rows and tokens the 8 columns. The order of the inner dimension is free as long
+// as both sides agree, so a thread takes 16 consecutive bytes of a row where the instruction wants scattered pairs.
+// Lane = 4 g + c: rows g and g + 8 of the weights, token g, inner entries of part c; results (g, 2c), (g, 2c + 1),
+// (g + 8, 2c), (g + 8, 2c + 1).
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+
+namespace fathom::cuda {
+
+constexpr int kUnit = 128;  // inner entries of a unit: also the width of an FP8 scale's block
+
+__device__ inline void mma_bf16(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2, std::uint32_t a3,
+                                std::uint32_t b0, std::uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// 16 bytes that are read once: they should not displace others from the first-level cache.
+__device__ inline uint4 load_once(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+
+// Programmatic dependent launch: the next kernel may start its prologue; this one waits for the results of the last.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Four e4m3 codes as two pairs of bf16, exactly: the bits move into place, which leaves a factor of 2^-120.
+__device__ inline void widen_e4m3(std::uint32_t codes, std::uint32_t& low, std::uint32_t& high) {
+  const auto pair = [](std::uint32_t spread) {
+    const std::uint32_t bits = (spread & 0x80008000u) | (spread >> 4 & 0x07f007f0u);
+    std::uint32_t value;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(bits), "r"(0x7b807b80u));
+    return value;
+  };
+  low = pair(__byte_perm(codes, 0, 0x1404));
+  high = pair(__byte_perm(codes, 0, 0x3424));
+}
+
+__device__ inline std::uint32_t pack_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+// What the tokens' rows are.
+enum class Rows : std::uint8_t {
+  bf16,    // values
+  normed,  // float32 values, times `gain`, to be divided by their root mean square at the end
+  codes,   // e4m3 with a scale per unit
+};
+
+// The rows of one warp's tokens: pointers of token g of each tile of 8, null for none.
+template <Rows kRows, int kTiles>
+struct Tokens {
+  const char* row[kTiles];
+  const float* gain;
+  float squares[kTiles];
+
+  // 8 entries from k on, as bf16.
+  __device__ uint4 load(int tile, int k) {
+    if (row[tile] == nullptr) return uint4{};
+    if constexpr (kRows == Rows::bf16) return *reinterpret_cast<const uint4*>(row[tile] + 2 * k);
+    if constexpr (kRows == Rows::codes) {
+      const uint2 codes = *reinterpret_cast<const uint2*>(row[tile] + k);
+      uint4 v;
+      widen_e4m3(codes.x, v.x, v.y);
+      widen_e4m3(codes.y, v.z, v.w);
+      return v;
+    }
+    const auto* x = reinterpret_cast<const float4*>(row[tile] + 4 * k);
+    const auto* w = reinterpret_cast<const float4*>(gain + k);
+    const float4 a = x[0], b = x[1], u = w[0], v = w[1];
+    squares[tile] += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
+    return {pack_bf16(a.x * u.x, a.y * u.y), pack_bf16(a.z * u.z, a.w * u.w), pack_bf16(b.x * v.x, b.y * v.y),
+            pack_bf16(b.z * v.z, b.w * v.w)};
+  }
+};
+
+// A thread's share of one unit of 16 weight rows.
+template <bool kFp8>
+struct Unit {
+  static constexpr int kSteps = kFp8 ? 2 : 4, kBytes = kFp8 ? 1 : 2, kStep = kUnit / kSteps;
+  uint4 low[kSteps], high[kSteps];  // rows g and g + 8
+
+  // low_row, high_row: starts of the two rows; entries from k on; what lies at or beyond `in` is zero.
+  __device__ void load(const char* low_row, const char* high_row, int k, int in) {
+    const int c = threadIdx.x % 4;
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const int at = k + s * kStep + c * (16 / kBytes);
+      const bool inside = at < in;
+      low[s] = inside ? load_once(low_row + static_cast<i64>(at) * kBytes) : uint4{};
+      high[s] = inside ? load_once(high_row + static_cast<i64>(at) * kBytes) : uint4{};
+    }
+  }
+};
+
+// sums[matrix][tile] += units of kMatrices matrices times the tokens' entries from k on.
+template <bool kFp8, Rows kRows, int kTiles, int kMatrices>
+__device__ void multiply(float (&sums)[kMatrices][kTiles][4], const Unit<kFp8> (&units)[kMatrices],
+                         Tokens<kRows, kTiles>& tokens, int k, int in) {
+  const int c = threadIdx.x % 4;
+#pragma unroll
+  for (int s = 0; s < Unit<kFp8>::kSteps; ++s) {
+    const int at = k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes);
+    if constexpr (!kFp8) {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const uint4 x = at < in ? tokens.load(n, at) : uint4{};
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) {
+          const uint4 a = units[m].low[s], b = units[m].high[s];
+          mma_bf16(sums[m][n], a.x, b.x, a.y, b.y, x.x, x.y);
+          mma_bf16(sums[m][n], a.z, b.z, a.w, b.w, x.z, x.w);
+        }
+      }
+    } else {
+      std::uint32_t a[kMatrices][8], b[kMatrices][8];
+#pragma unroll
+      for (int m = 0; m < kMatrices; ++m) {
+        const uint4 low = units[m].low[s], high = units[m].high[s];
+        widen_e4m3(low.x, a[m][0], a[m][1]), widen_e4m3(low.y, a[m][2], a[m][3]);
+        widen_e4m3(low.z, a[m][4], a[m][5]), widen_e4m3(low.w, a[m][6], a[m][7]);
+        widen_e4m3(high.x, b[m][0], b[m][1]), widen_e4m3(high.y, b[m][2], b[m][3]);
+        widen_e4m3(high.z, b[m][4], b[m][5]), widen_e4m3(high.w, b[m][6], b[m][7]);
+      }
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const uint4 x = at < in ? tokens.load(n, at) : uint4{}, y = at < in ? tokens.load(n, at + 8) : uint4{};
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) {
+          mma_bf16(sums[m][n], a[m][0], b[m][0], a[m][1], b[m][1], x.x, x.y);
+          mma_bf16(sums[m][n], a[m][2], b[m][2], a[m][3], b[m][3], x.z, x.w);
+          mma_bf16(sums[m][n], a[m][4], b[m][4], a[m][5], b[m][5], y.x, y.y);
+          mma_bf16(sums[m][n], a[m][6], b[m][6], a[m][7], b[m][7], y.z, y.w);
+        }
+      }
+    }
+  }
+}
+
+// One matrix of a product, as a block sees it.
+struct Rows16 {
+  const char* data;    // [out, in]
+  const float* scale;  // [ceil(out / 128), ceil(in / 128)] or null
+  int out, in;
+
+  __device__ const char* row(int r, int bytes) const {
+    return data + static_cast<i64>(min(r, out - 1)) * in * bytes;  // rows past the end repeat the last
+  }
+  __device__ const float* scales(int r) const { return scale + static_cast<i64>(r / kUnit) * ((in + kUnit - 1) / kUnit); }
+};
+
+// The whole product of a block's 16 outputs from `first` on, this warp's units only. The first units are fetched before
+// the previous kernel has finished; `after_wait` prepares the tokens once it has.
+template <bool kFp8, Rows kRows, int kTiles, int kMatrices, typename AfterWait>
+__device__ void stream(float (&sums)[kMatrices][kTiles][4], const Rows16 (&w)[kMatrices], int first,
+                       Tokens<kRows, kTiles>& tokens, const float* const (&token_scales)[kTiles][2],
+                       AfterWait&& after_wait) {
+  const int g = threadIdx.x % 32 / 4, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const int in = w[0].in, units = (in + kUnit - 1) / kUnit;
+  const char *low[kMatrices], *high[kMatrices];
+  Unit<kFp8> next[kMatrices];
+  float next_scale[kMatrices];
+#pragma unroll
+  for (int m = 0; m < kMatrices; ++m) {
+    low[m] = w[m].row(first + g, Unit<kFp8>::kBytes);
+    high[m] = w[m].row(first + g + 8, Unit<kFp8>::kBytes);
+    next[m].load(low[m], high[m], warp * kUnit, in);
+    if constexpr (kFp8) next_scale[m] = warp < units ? w[m].scales(first)[warp] : 0;
+  }
+  after_wait();
+  for (int u = warp; u < units; u += warps) {
+    Unit<kFp8> now[kMatrices];
+    float scale[kMatrices];
+#pragma unroll
+    for (int m = 0; m < kMatrices; ++m) {
+      now[m] = next[m];
+      scale[m] = next_scale[m];
+      next[m].load(low[m], high[m], (u + warps) * kUnit, in);
+      if constexpr (kFp8) next_scale[m] = u + warps < units ? w[m].scales(first)[u + warps] : 0;
+    }
+    if constexpr (!kFp8) {
+      multiply<kFp8>(sums, now, tokens, u * kUnit, in);
+    } else {
+      float part[kMatrices][kTiles][4] = {};
+      multiply<kFp8>(part, now, tokens, u * kUnit, in);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const float even = token_scales[n][0] != nullptr ? token_scales[n][0][u] : 1.0f;
+        const float odd = token_scales[n][1] != nullptr ? token_scales[n][1][u] : 1.0f;
+#pragma unroll
+        for (int m = 0; m < kMatrices; ++m) {
+          sums[m][n][0] += part[m][n][0] * (scale[m] * even);
+          sums[m][n][1] += part[m][n][1] * (scale[m] * odd);
+          sums[m][n][2] += part[m][n][2] * (scale[m] * even);
+          sums[m][n][3] += part[m][n][3] * (scale[m] * odd);
+        }
+      }
+    }
+  }
+}
+
+// Sums of the warps' parts in shared memory: [warps][kMatrices][16][8 kTiles], then squares [warps][8 kTiles].
+template <int kTiles, int kMatrices>
+struct Parts {
+  static constexpr int kWidth = 8 * kTiles + 1, kSize = kMatrices * 16 * kWidth;
+  float* memory;
+
+  static std::size_t bytes(int warps) { return static_cast<std::size_t>(warps * (kSize + 8 * kTiles)) * sizeof(float); }
+
+  __device__ void put(const float (&sums)[kMatrices][kTiles][4]) const {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    float* mine = memory + threadIdx.x / 32 * kSize;
+#pragma unroll
+    for (int m = 0; m < kMatrices; ++m)
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        float* low = mine + (m * 16 + g) * kWidth + n * 8 + 2 * c;
+        float* high = low + 8 * kWidth;
+        low[0] = sums[m][n][0], low[1] = sums[m][n][1];
+        high[0] = sums[m][n][2], high[1] = sums[m][n][3];
+      }
+  }
+  __device__ float* squares() const { return memory + blockDim.x / 32 * kSize; }
+  __device__ void put_squares(const float (&values)[kTiles]) const {
+    const int g = threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      float sum = values[n];
+      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      if (threadIdx.x % 4 == 0) squares()[threadIdx.x / 32 * 8 * kTiles + n * 8 + g] = sum;
+    }
+  }
+  __device__ float get(int matrix, int row, int token) const {
+    float sum = 0;
+    for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w)
+      sum += memory[w * kSize + (matrix * 16 + row) * kWidth + token];
+    return sum;
+  }
+  // 1 / root mean square of a token's row.
+  __device__ float factor(int token, int width, float eps) const {
+    float sum = 0;
+    for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) sum += squares()[w * 8 * kTiles + token];
+    return 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
+  }
+};
+
+__device__ inline float silu(float x) { return x / (1.0f + __expf(-x)); }
+
+// Warps a block: enough in flight on every multiprocessor, no more than there are units.
+inline int warps_for(i64 tiles, i64 in, int most) {
+  const i64 units = (in + kUnit - 1) / kUnit;
+  int warps = 1;
+  while (warps < most && warps * 2 <= units && tiles * warps < 132 * 16) warps *= 2;
+  return warps;
+}
+
+}  // namespace fathom::cuda
