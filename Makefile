@@ -44,7 +44,7 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (300)
 
 format: ## reformat all sources
 	scripts/setup.sh ci
-	git ls-files '*.cc' '*.h' | xargs clang-format -i
+	git ls-files '*.cc' '*.h' '*.inc' '*.cu' '*.cuh' | xargs clang-format -i
 
 lint: ## what CI checks besides the tests: format, layers, headers, repository, clang-tidy
 	scripts/setup.sh build test ci

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 check() {
   case "$1" in
-    format) git ls-files -z '*.cc' '*.h' | xargs -0 clang-format --dry-run -Werror ;;
+    format) git ls-files -z '*.cc' '*.h' '*.inc' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror ;;
     layers) python3 scripts/check_layers.py ;;
     repository) python3 scripts/check_repository.py ;;
     headers) python3 scripts/check_headers.py ;;

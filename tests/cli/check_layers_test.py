@@ -20,6 +20,7 @@ TABLE = """# Architecture
 |---|---|---|---|---|
 | 0 | `base` | — | `openssl/` (hash) | |
 | 1 | `kernels/cpu` | — | — | |
+| 1 | `kernels/cuda` | — | `cuda*` | |
 | 1 | `tensor` | — | — | |
 | 2 | `model` | `tensor` | `nlohmann/` (args) | |
 | 3 | `tools` | `model`, `tensor` | `CLI/` | |
@@ -87,6 +88,10 @@ int Gemm::count_rows(int n) { return helper(n) + kRows[0] + (kText != nullptr); 
 #endif
 }  // namespace fathom
 """,
+    "src/kernels/cuda/rows.cu": """#include <cuda_bf16.h>
+__global__ void rows() { extern __shared__ float memory[]; }
+""",
+    "src/base/tables.inc": "// Made by scripts/tables.py; do not edit.\n" + "// x\n" * 700,
     "src/tensor/tensor.h": "// Views.\n#pragma once\n#include \"base/check.h\"\n",
     "src/tensor/tensor_test.cc": '#include <gtest/gtest.h>\n#include <cstdio>\n#include "kernels/cpu/gemm.h"\n'
                                  '#include "support/compare.h"\n#include "tensor/tensor.h"\n'
@@ -122,6 +127,10 @@ FAULTS = {
     "include without folder": ("src/tensor/a.cc", '#include "tensor.h"\n', "not a path below src/"),
     "third party not named": ("src/model/mla.cc", "#include <nlohmann/json.hpp>\n", "not among the third-party"),
     "library of tests": ("src/model/mla.cc", "#include <gtest/gtest.h>\n", "not among the third-party"),
+    "CUDA elsewhere": ("src/model/f.cc", "#include <cuda_runtime_api.h>\n", "not among the third-party"),
+    "global in a kernel file": ("src/kernels/cuda/f.cu", "__device__ int counter = 0;\n", "mutable static variable"),
+    "unguarded CUDA header": ("src/kernels/cuda/f.cuh", "// F.\nint f();\n", "no #pragma once"),
+    "long included file": ("src/base/f.inc", "// x\n" * 601, "601 lines"),
     "unknown folder": ("src/server/http.cc", "int x();\n", "not in the layers table"),
     "own header second": ("src/kernels/cpu/gemm.cc", '#include <vector>\n#include "kernels/cpu/gemm.h"\n',
                           "first include must be"),
