@@ -39,9 +39,9 @@ RUN = {
     'echo \'{"messages": [{"role": "user", "content": "Hello"}], "add_generation_prompt": true}\' '
     "| render --model models/tiny": ("", r".*User.*Hello.*Assistant.*", []),
     "synth --config models/tiny/config.json --out synthetic --seed 1": ("", r".*", ["synthetic/config.json"]),
-    "synth --config models/tiny/args.json --layers 2 --format sharded --model-parallel 2 --out sharded":
-        ("", r".*", ["sharded/model0-mp2.safetensors", "sharded/model1-mp2.safetensors"]),
-    "inspect models/tiny": ("", r".*deepseek.*", []),
+    "synth --config models/tiny/args.json --layers 2 --format sharded --out sharded":
+        ("", r".*", ["sharded/model0-mp1.safetensors"]),
+    "inspect models/tiny": ("", r".*DeepSeek-V3.*", []),
     "inspect synthetic --json": ("", r"\{.*\}\s*", []),
     "inspect --config configs/config_671B.json --tp 8 --max-batch-size 8 --max-seq-len 32768": ("", r".*\d.*", []),
 }
