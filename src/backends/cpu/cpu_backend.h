@@ -13,6 +13,7 @@
 namespace fathom {
 
 struct AttendForm;
+struct Rows;
 
 class CpuBackend final : public Backend {
  public:
@@ -72,6 +73,10 @@ class CpuBackend final : public Backend {
   };
   // The rows of the parts, in ascending order without gaps, times their weights.
   void multiply(const Tensor& y, const Tensor& x, std::span<const Part> parts, GemmMode mode);
+  // The same for few enough rows to be packed at once.
+  void multiply_round(const Tensor& y, const Tensor& x, std::span<const Part> parts, bool quantised);
+  // Rows [first, first + count) as padded float32 rows, quantised for the format if there is one.
+  const float* pack_rows(const Rows& in, i64 first, i64 count, const Format* quantise_for);
 
   // Attention of all tokens of a batch; `heads_together` heads share their keys.
   void attend(const Tensor& o, const Batch& batch, i64 heads_together, const AttendForm& form);

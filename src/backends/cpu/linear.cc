@@ -12,6 +12,9 @@ namespace {
 // Packed activations are kept below this many floats: larger products are done in rounds of rows.
 constexpr i64 kPackedFloats = i64{4} << 20;
 
+// Pieces of a product do not get smaller than this, in nanoseconds.
+constexpr i64 kSmallestShare = 4000;
+
 // Nanoseconds of a product of `rows` rows with one row of a weight, roughly.
 i64 row_work(i64 rows, i64 in) { return rows <= 2 ? in / 16 + 1 : in * (rows + 8) / 64 + 1; }
 
@@ -49,52 +52,14 @@ void cut(std::vector<Piece>& pieces, std::size_t part, i64 row, i64 rows, i64 ou
 }  // namespace
 
 void CpuBackend::multiply(const Tensor& y, const Tensor& x, std::span<const Part> parts, GemmMode mode) {
-  const Rows out(y), in(x);
-  const i64 width = in.width, step = padded_step(width);
-  const i64 limit = std::max<i64>(kPackedFloats / step / kGemmRows, 1) * kGemmRows;
-  const Element out_type = element_of(out.dtype), in_type = element_of(in.dtype);
+  const i64 width = x.dim(x.rank() - 1);
   const bool quantised = mode == GemmMode::fp8 && !parts.empty() && parts[0].weight.format->has_scale();
   CHECK(!quantised || width % kFp8Block == 0,
         "Last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block, width);
-
+  const i64 limit = std::max<i64>(kPackedFloats / padded_step(width) / kGemmRows, 1) * kGemmRows;
   std::vector<Part> round;
-  std::vector<Piece> pieces;
-  const auto flush = [&] {
-    if (round.empty()) return;
-    const i64 first = round.front().first, count = round.back().first + round.back().rows - first;
-    float* packed = scratch(-1, count * step);
-    parallel(count, width / 8, [&](i64 begin, i64 end, int) {
-      for (i64 r = begin; r < end; ++r) {
-        float* row = packed + r * step;
-        kernels_.widen(row, in.row(first + r), in_type, width);
-        std::fill(row + width, row + step, 0.0f);
-        if (quantised) round_to_fp8(kernels_, row, width, round.front().weight.format->power_of_two);
-      }
-    });
-    i64 work = 0;
-    for (const Part& part : round) work += row_work(part.rows, width) * part.weight.out();
-    const i64 share = std::max<i64>(work / (pool_.size() * 4), 4000);
-    pieces.clear();
-    for (std::size_t p = 0; p < round.size(); ++p) {
-      const Part& part = round[p];
-      const i64 columns = share / row_work(std::min(part.rows, kGemmRows), width) / kGemmColumns * kGemmColumns;
-      cut(pieces, p, part.first - first, part.rows, part.weight.out(), std::max(columns, kGemmColumns));
-    }
-    const auto count_of_pieces = static_cast<i64>(pieces.size());
-    parallel(count_of_pieces, work / count_of_pieces, [&](i64 begin, i64 end, int worker) {
-      float* space = scratch(worker, kGemmScratch);
-      for (i64 i = begin; i < end; ++i) {
-        const Piece& piece = pieces[static_cast<std::size_t>(i)];
-        auto* place = static_cast<std::byte*>(out.row(first + piece.row)) + piece.column * size_of(out.dtype);
-        kernels_.gemm({packed + piece.row * step, step, piece.rows, width, rows_of(round[piece.part].weight),
-                       piece.column, piece.columns, place, out.step, out_type, space});
-      }
-    });
-    round.clear();
-  };
-
   i64 taken = 0;
-  for (Part part : parts) {
+  for (Part part : parts)
     while (part.rows > 0) {
       const i64 rows = std::min(part.rows, limit - taken);
       round.push_back({part.weight, part.first, rows});
@@ -102,11 +67,51 @@ void CpuBackend::multiply(const Tensor& y, const Tensor& x, std::span<const Part
       part.rows -= rows;
       taken += rows;
       if (taken < limit) continue;
-      flush();
+      multiply_round(y, x, round, quantised);
+      round.clear();
       taken = 0;
     }
+  if (!round.empty()) multiply_round(y, x, round, quantised);
+}
+
+void CpuBackend::multiply_round(const Tensor& y, const Tensor& x, std::span<const Part> parts, bool quantised) {
+  const Rows out(y), in(x);
+  const i64 width = in.width, step = padded_step(width), first = parts.front().first;
+  const i64 count = parts.back().first + parts.back().rows - first;
+  const float* packed = pack_rows(in, first, count, quantised ? parts.front().weight.format : nullptr);
+  i64 work = 0;
+  for (const Part& part : parts) work += row_work(part.rows, width) * part.weight.out();
+  const i64 share = std::max<i64>(work / (pool_.size() * 4), kSmallestShare);
+  std::vector<Piece> pieces;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const i64 columns = share / row_work(std::min(parts[p].rows, kGemmRows), width) / kGemmColumns * kGemmColumns;
+    cut(pieces, p, parts[p].first - first, parts[p].rows, parts[p].weight.out(), std::max(columns, kGemmColumns));
   }
-  flush();
+  const auto total = static_cast<i64>(pieces.size());
+  parallel(total, work / total, [&](i64 begin, i64 end, int worker) {
+    float* space = scratch(worker, kGemmScratch);
+    for (i64 i = begin; i < end; ++i) {
+      const Piece& piece = pieces[static_cast<std::size_t>(i)];
+      auto* place = static_cast<std::byte*>(out.row(first + piece.row)) + piece.column * size_of(out.dtype);
+      kernels_.gemm({packed + piece.row * step, step, piece.rows, width, rows_of(parts[piece.part].weight),
+                     piece.column, piece.columns, place, out.step, element_of(out.dtype), space});
+    }
+  });
+}
+
+const float* CpuBackend::pack_rows(const Rows& in, i64 first, i64 count, const Format* quantise_for) {
+  const i64 step = padded_step(in.width);
+  float* packed = scratch(-1, count * step);
+  const Element type = element_of(in.dtype);
+  parallel(count, in.width / 8, [&](i64 begin, i64 end, int) {
+    for (i64 r = begin; r < end; ++r) {
+      float* row = packed + r * step;
+      kernels_.widen(row, in.row(first + r), type, in.width);
+      std::fill(row + in.width, row + step, 0.0f);
+      if (quantise_for != nullptr) round_to_fp8(kernels_, row, in.width, quantise_for->power_of_two);
+    }
+  });
+  return packed;
 }
 
 void CpuBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {

@@ -10,8 +10,9 @@ namespace {
 namespace generic {
 
 constexpr int kLanes = 4;
-constexpr int kTileColumns = 3;  // weight rows of a tile: accumulators must fit the registers
-constexpr int kTileVectors = 2;  // vectors of a value row worked on together
+constexpr int kTileColumns = 3;    // weight rows of a tile: accumulators must fit the registers
+constexpr int kDirectColumns = 2;  // weight rows used together straight from memory, for 3 or 4 rows of x
+constexpr int kTileVectors = 2;    // vectors of a value row worked on together
 
 #include "kernels/cpu/simd.inc"
 
@@ -28,6 +29,11 @@ inline Vec load_e4m3(const std::uint8_t* p) {
   UVec bits = reinterpret_cast<UVec>(subnormal ? small : normal);
   bits = magnitude == 0x7fu ? bits - bits + 0x7fc00000u : bits;
   return reinterpret_cast<Vec>(bits | sign);
+}
+
+inline void load_e4m3_pair(const std::uint8_t* p, Vec& a, Vec& b) {
+  a = load_e4m3(p);
+  b = load_e4m3(p + kLanes);
 }
 
 #include "kernels/cpu/rows.inc"
