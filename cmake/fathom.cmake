@@ -28,6 +28,10 @@ if(FATHOM_SANITIZE)
   add_link_options(-fsanitize=${FATHOM_SANITIZE})
 endif()
 
+if(FATHOM_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of the libraries guides the fuzzer
+endif()
+
 # fathom_library(name [LINKS ...]): every *.cc of this folder but the tests; every *_test.cc becomes a test.
 # What is linked here is what the folder may include (scripts/check_layers.py holds the same table).
 function(fathom_library name)

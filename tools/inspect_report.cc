@@ -74,9 +74,9 @@ std::string file_name_of(const std::string& reference, bool sharded) {
 
 // Compares one opened checkpoint with what the configuration asks of it.
 void compare(InspectReport& report, const FileCheckpoint& checkpoint, const std::vector<ManifestEntry>& entries,
-             const std::string& place) {
-  const bool sharded =
-      report.shards > 1 || checkpoint.files().front()->path().filename().string().starts_with("model0-mp");
+             bool sharded) {
+  const std::string place =
+      report.shards > 1 ? checkpoint.files().front()->path().filename().string() + ": " : std::string();
   std::unordered_set<std::string_view> known;
   for (const ManifestEntry& entry : entries) {
     known.insert(entry.full.name);
@@ -122,8 +122,7 @@ void inspect_weights(InspectReport& report, const InspectOptions& options) {
   report.shards = world_size;
   for (int rank = 0; rank < world_size; ++rank) {
     const auto checkpoint = shards > 0 ? open_sharded(directory, rank, shards) : open_hf_directory(directory);
-    const std::string place = world_size > 1 ? fmt::format("rank {}: ", rank) : "";
-    compare(report, *checkpoint, manifest(report.args, rank, world_size, true), place);
+    compare(report, *checkpoint, manifest(report.args, rank, world_size, true), shards > 0);
   }
   list_stray_files(report, directory);
 }
