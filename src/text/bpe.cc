@@ -196,7 +196,11 @@ void Bpe::merge_short(Scratch& scratch) const {
 // The same by a heap over a linked list: n log n for any length. An entry whose rank is no longer the one noted at its
 // position is stale.
 void Bpe::merge_long(Scratch& scratch) const {
-  auto& [ids, ranks, next, previous, heap, text] = scratch;
+  auto& ids = scratch.ids;  // no structured binding: C++20 as clang 14 reads it lets no lambda capture one
+  auto& ranks = scratch.ranks;
+  auto& next = scratch.next;
+  auto& previous = scratch.previous;
+  auto& heap = scratch.heap;
   const std::size_t n = ids.size();
   CHECK(n < 0x7FFFFFFF, "a piece of {} symbols is too long to encode", n);
   ranks.assign(n, MergeTable::kNone);
