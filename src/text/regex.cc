@@ -35,6 +35,16 @@ struct Regex::Code {
   bool has_jit = false;
 };
 
+bool is_script_name(std::string_view name) {
+  const std::string pattern = fmt::format("\\p{{sc:{}}}", name);
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &at, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
 Regex::Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;

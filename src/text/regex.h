@@ -19,6 +19,9 @@ struct Span {
 // characters newer than PCRE2's own. Throws Error for what has no equivalent.
 std::string translate_oniguruma(std::string_view pattern, bool own_tables);
 
+// Whether PCRE2 knows a script by this name.
+bool is_script_name(std::string_view name);
+
 // A compiled pattern; immutable, may be shared by threads.
 class Regex {
  public:

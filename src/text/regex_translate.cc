@@ -56,7 +56,8 @@ std::string canonical_property(std::string_view name) {
   return std::string(name);
 }
 
-// Oniguruma's \w has the superscripts and fractions of Latin-1, but no others.
+// Outside of a class, Oniguruma's \w has the superscripts and fractions of Latin-1, but no others.
+constexpr std::string_view kBareWord = "BareWord";
 constexpr CodePointRange kLatinNumbers[] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}};
 
 using Ranges = std::vector<CodePointRange>;
@@ -97,13 +98,13 @@ void add_categories(Ranges& out, std::string_view name) {
 Ranges property_ranges(const std::string& name) {
   Ranges out;
   const auto add = [&](std::span<const CodePointRange> r) { out.insert(out.end(), r.begin(), r.end()); };
-  if (name == "Alphabetic" || name == "Word") add(alphabetic_ranges());
+  const bool word = name == "Word" || name == kBareWord;
+  if (name == "Alphabetic" || word) add(alphabetic_ranges());
   if (name == "Han") add(han_ranges());
   if (name == "Space") add(space_ranges());
-  if (name == "Word") {
+  if (word)
     for (const char* part : {"M", "Nd", "Pc"}) add_categories(out, part);
-    add(kLatinNumbers);
-  }
+  if (name == kBareWord) add(kLatinNumbers);
   if (name.size() <= 2) add_categories(out, name);
   return merged(std::move(out));
 }
@@ -150,18 +151,22 @@ class Translator {
 
   // What stands between [ and ] for a property, negated or not.
   std::string property(const std::string& name, bool negated) const {
-    const bool always = name == "Space" || name == "Word";  // PCRE2 has other ideas of \s and \w
-    if (own_tables_ || name == "Space") {
+    const bool word = name == "Word" || name == kBareWord;
+    if (word && !negated && !own_tables_) {
+      const char* latin = name == kBareWord ? "\\xb2\\xb3\\xb9\\xbc-\\xbe" : "";
+      return fmt::format("\\p{{Alphabetic}}\\p{{M}}\\p{{Nd}}\\p{{Pc}}{}", latin);
+    }
+    // PCRE2 has other ideas of \s and \w, and characters have become alphabetic since its version of Unicode.
+    if (own_tables_ || word || name == "Space" || name == "Alphabetic") {
       Ranges ranges = property_ranges(name);
       if (!ranges.empty()) return class_text(negated ? complement(ranges) : ranges);
     }
-    if (always && !negated) return "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe";
-    if (always) return class_text(complement(property_ranges(name)));
-    return fmt::format("\\{}{{{}}}", negated ? 'P' : 'p', name);
+    // By itself a script's name would mean Script_Extensions.
+    return fmt::format("\\{}{{{}{}}}", negated ? 'P' : 'p', is_script_name(name) ? "sc:" : "", name);
   }
 
   // \p{Name}, \p{^Name}, \P{Name}, \pL with at_ on the letter p.
-  std::string braced_property() {
+  std::string braced_property(bool bare) {
     bool negated = in_[at_++] == 'P';
     std::string_view name;
     if (peek() == '{') {
@@ -174,13 +179,15 @@ class Translator {
       name = in_.substr(at_++, 1);
     }
     if (name.starts_with('^')) negated = !negated, name.remove_prefix(1);
-    return property(canonical_property(name), negated);
+    const std::string known = canonical_property(name);
+    return property(bare && known == "Word" ? std::string(kBareWord) : known, negated);
   }
 
   // A class escape (\s, \p{L}, \h ...) with at_ on the letter: its members, or empty if it is not one.
-  std::string class_escape() {
+  std::string class_escape(bool bare) {
     const char c = in_[at_];
-    if (c == 'p' || c == 'P') return braced_property();
+    const std::string word(bare ? kBareWord : "Word");
+    if (c == 'p' || c == 'P') return braced_property(bare);
     constexpr std::string_view letters = "sSwWdDhH";
     if (c == '\0' || letters.find(c) == std::string_view::npos) return {};
     ++at_;
@@ -190,9 +197,9 @@ class Translator {
       case 'S':
         return property("Space", true);
       case 'w':
-        return property("Word", false);
+        return property(word, false);
       case 'W':
-        return property("Word", true);
+        return property(word, true);
       case 'd':
         return property("Nd", false);
       case 'D':
@@ -223,14 +230,14 @@ class Translator {
   void escape() {
     ++at_;
     if (at_ >= in_.size()) refuse("a backslash at the end");
-    if (const std::string members = class_escape(); !members.empty()) {
+    if (const std::string members = class_escape(true); !members.empty()) {
       out_ += "[" + members + "]";
       return;
     }
     const char c = in_[at_];
     if (c == 'b' || c == 'B') {
       ++at_;
-      const std::string w = "[" + property("Word", false) + "]";
+      const std::string w = "[" + property(std::string(kBareWord), false) + "]";
       out_ += c == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", w)
                        : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", w);
     } else if (c == 'O') {
@@ -315,7 +322,7 @@ class Translator {
     if (in_[at_] == '\\') {
       ++at_;
       if (at_ >= in_.size()) refuse("a backslash at the end");
-      const std::string set = class_escape();
+      const std::string set = class_escape(false);
       members += set.empty() ? plain_escape() : set;
       return;
     }
