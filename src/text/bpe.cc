@@ -55,6 +55,7 @@ Bpe::Bpe(TokenizerFile&& file, bool bytes) : bytes_(bytes) {
   read_options(model);
   read_merges(file.merges);
   make_byte_tables();
+  if (bytes_) make_char_table(file.merges);
   whole_ = std::make_unique<std::atomic<std::uint8_t>[]>(static_cast<std::size_t>(vocab_.size()));
 }
 
@@ -131,9 +132,19 @@ void Bpe::encode(std::string_view piece, Scratch& scratch, std::vector<int>& out
 }
 
 void Bpe::split_bytes(std::string_view piece, Symbols& symbols) const {
-  for (const char byte : piece) {
-    const int id = byte_ids_[static_cast<unsigned char>(byte)];
+  for (std::size_t at = 0; at < piece.size();) {
+    const auto byte = static_cast<unsigned char>(piece[at]);
+    if (byte >= 0xC2 && byte < 0xF0) {
+      std::size_t end = at;
+      if (const int id = char_ids_[next_char(piece, end)]; id >= 0) {
+        symbols.known(id);
+        at = end;
+        continue;
+      }
+    }
+    const int id = byte_ids_[byte];
     id >= 0 ? symbols.known(id) : symbols.unknown();
+    ++at;
   }
 }
 

@@ -39,6 +39,8 @@ class Bpe {
   void read_options(const nlohmann::json& model);
   void read_merges(const MergeTexts& merges);
   void make_byte_tables();
+  void make_char_table(const MergeTexts& merges);
+  bool joins_to(std::string_view bytes, int id, std::uint32_t& last_rank) const;
   void split_bytes(std::string_view piece, Symbols& symbols) const;
   void split_chars(std::string_view piece, Symbols& symbols) const;
   bool fall_back_to_bytes(std::string_view text, std::vector<int>& ids) const;
@@ -53,7 +55,10 @@ class Bpe {
   bool to_chars_ = false;  // the piece's bytes have to be written as characters first
   bool fuse_unk_ = false, byte_fallback_ = false, ignore_merges_ = false;
   int unk_ = -1;
-  std::string prefix_, suffix_;          // continuing_subword_prefix, end_of_word_suffix
+  std::string prefix_, suffix_;  // continuing_subword_prefix, end_of_word_suffix
+  // [code point below 0x10000] -> the token of this character where its bytes may be joined before anything else
+  // without changing the result, else -1. Chinese text has a third of the symbols this way.
+  std::vector<int> char_ids_;
   std::array<int, 256> byte_ids_{};      // [byte] -> id of its character, or -1
   std::array<int, 256> fallback_ids_{};  // [byte] -> id of <0xXX>, or -1
   // [id]: is the token's own text encoded as this one token? 0 not known yet, 1 yes, 2 no. Each is found out when first
