@@ -53,9 +53,9 @@ Bpe::Bpe(TokenizerFile&& file, bool bytes) : bytes_(bytes) {
   CHECK(file.has_merges, "tokenizer.json: the model lacks \"merges\"");
   vocab_ = std::move(file.vocab);
   read_options(model);
-  read_merges(file.merges);
+  const std::vector<std::uint32_t> first_use = read_merges(file.merges);
   make_byte_tables();
-  if (bytes_) make_char_table(file.merges);
+  if (bytes_) make_char_table(first_use);
   whole_ = std::make_unique<std::atomic<std::uint8_t>[]>(static_cast<std::size_t>(vocab_.size()));
 }
 
@@ -76,22 +76,31 @@ void Bpe::read_options(const nlohmann::json& model) {
   }
 }
 
-void Bpe::read_merges(const MergeTexts& merges) {
+std::vector<std::uint32_t> Bpe::read_merges(const MergeTexts& merges) {
   merges_ = MergeTable(merges.size());
+  std::vector<std::uint32_t> first_use(static_cast<std::size_t>(vocab_.size()), MergeTable::kNone);
   std::string joined;
+  int c = -1;
   merges.for_each([&](std::size_t rank, std::string_view left, std::string_view right) {
     CHECK(right.size() >= prefix_.size(), "tokenizer.json: merge {} is shorter than the prefix {:?}", rank + 1,
           prefix_);
     joined = left;
     joined += right.substr(prefix_.size());
-    const int a = vocab_.find(left), b = vocab_.find(right), c = vocab_.find(joined);
+    const int a = vocab_.find(left), b = vocab_.find(right);
+    // Vocabularies mostly have merged tokens in the order of the merges: no search needed then.
+    if (!vocab_.has(++c) || vocab_.text(c) != joined) c = vocab_.find(joined);
     CHECK(a >= 0 && b >= 0 && c >= 0, "tokenizer.json: the token {:?} of merge {} is not in the vocabulary",
           a < 0   ? left
           : b < 0 ? right
                   : std::string_view(joined),
           rank + 1);
     merges_.set(a, b, {static_cast<std::uint32_t>(rank), c});
+    for (const int side : {a, b}) {
+      std::uint32_t& first = first_use[static_cast<std::size_t>(side)];
+      first = std::min(first, static_cast<std::uint32_t>(rank));
+    }
   });
+  return first_use;
 }
 
 void Bpe::make_byte_tables() {
@@ -207,11 +216,10 @@ void Bpe::merge_short(Scratch& scratch) const {
 // The same by a heap over a linked list: n log n for any length. An entry whose rank is no longer the one noted at its
 // position is stale.
 void Bpe::merge_long(Scratch& scratch) const {
-  auto& ids = scratch.ids;  // no structured binding: C++20 as clang 14 reads it lets no lambda capture one
-  auto& ranks = scratch.ranks;
-  auto& next = scratch.next;
-  auto& previous = scratch.previous;
-  auto& heap = scratch.heap;
+  std::vector<int>& ids = scratch.ids;
+  std::vector<std::uint32_t>& ranks = scratch.ranks;
+  std::vector<std::int32_t>&next = scratch.next, &previous = scratch.previous;
+  std::vector<std::uint64_t>& heap = scratch.heap;
   const std::size_t n = ids.size();
   CHECK(n < 0x7FFFFFFF, "a piece of {} symbols is too long to encode", n);
   ranks.assign(n, MergeTable::kNone);

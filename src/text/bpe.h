@@ -37,9 +37,10 @@ class Bpe {
  private:
   struct Symbols;
   void read_options(const nlohmann::json& model);
-  void read_merges(const MergeTexts& merges);
+  // Returns, by id, the rank of the first merge that has the token as a side.
+  std::vector<std::uint32_t> read_merges(const MergeTexts& merges);
   void make_byte_tables();
-  void make_char_table(const MergeTexts& merges);
+  void make_char_table(const std::vector<std::uint32_t>& first_use);
   bool joins_to(std::string_view bytes, int id, std::uint32_t& last_rank) const;
   void split_bytes(std::string_view piece, Symbols& symbols) const;
   void split_chars(std::string_view piece, Symbols& symbols) const;

@@ -42,15 +42,8 @@ struct BrokenEdges {
 // A character may be joined first if (1) no token joins a part of it with anything outside, so that its bytes are
 // merged among themselves whatever stands beside it, (2) they become one token, and (3) every merge of that token with
 // a neighbour ranks after those, so that having it earlier brings no merge forward.
-void Bpe::make_char_table(const MergeTexts& merges) {
+void Bpe::make_char_table(const std::vector<std::uint32_t>& first_use) {
   char_ids_.assign(0x10000, -1);
-  std::vector<std::uint32_t> first_use(static_cast<std::size_t>(vocab_.size()), MergeTable::kNone);
-  merges.for_each([&](std::size_t rank, std::string_view left, std::string_view right) {
-    for (const std::string_view side : {left, right}) {
-      std::uint32_t& first = first_use[static_cast<std::size_t>(vocab_.find(side))];
-      first = std::min(first, static_cast<std::uint32_t>(rank));
-    }
-  });
   BrokenEdges edges;
   for (int id = 0; id < raw_.size(); ++id)
     if (raw_.has(id)) edges.add(raw_.text(id));

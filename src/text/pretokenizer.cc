@@ -41,6 +41,7 @@ class Split : public Stage {
     }
   }
 
+  bool asks_for_recent() const override { return true; }
   const std::string& pattern() const { return regex_.pattern(); }
   bool isolated() const { return behavior_ == SplitBehavior::kIsolated && !invert_; }
 
@@ -233,6 +234,7 @@ PreTokenizer::PreTokenizer(const nlohmann::json& description, bool scanners) {
   if (scanners) use_scanner(stages_);
   ends_in_bytes_ = !stages_.empty() && dynamic_cast<const ByteChars*>(stages_.back().get()) != nullptr;
   if (ends_in_bytes_) stages_.pop_back();
+  for (const auto& stage : stages_) asks_for_recent_ = asks_for_recent_ || stage->asks_for_recent();
 }
 
 void PreTokenizer::split(Piece text, PieceList& out) const {
@@ -240,7 +242,7 @@ void PreTokenizer::split(Piece text, PieceList& out) const {
   if (text.text.empty()) return;
   out.pieces.push_back(text);
   if (stages_.empty()) return;
-  const bool recent = has_recent_characters(text.text);
+  const bool recent = asks_for_recent_ && has_recent_characters(text.text);
   std::vector<Piece> in;
   for (const auto& stage : stages_) {
     in.swap(out.pieces);

@@ -17,6 +17,8 @@ class PreTokenizer {
     virtual ~Stage() = default;
     // `recent`: the text holds characters assigned after Unicode 14.
     virtual void run(const std::vector<Piece>& in, PieceList& out, bool recent) const = 0;
+    // Whether it makes a difference to run().
+    virtual bool asks_for_recent() const { return false; }
   };
 
   // From JSON null: the whole text is one piece. `scanners` allows hand-written forms of known patterns.
@@ -31,6 +33,7 @@ class PreTokenizer {
  private:
   std::vector<std::unique_ptr<Stage>> stages_;
   bool ends_in_bytes_ = false;
+  bool asks_for_recent_ = false;
 };
 
 }  // namespace fathom
