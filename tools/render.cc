@@ -58,10 +58,9 @@ void write_out(const std::string& text) {
 }
 
 void run_render(const RenderFlags& flags) {
-  if (flags.model.empty() && flags.file.empty())
-    throw UsageError("render needs --model DIR, --template FILE or both");
-  const ChatTemplate chat =
-      flags.file.empty() ? ChatTemplate::load(flags.model, flags.name) : ChatTemplate::load_file(flags.file, flags.model);
+  if (flags.model.empty() && flags.file.empty()) throw UsageError("render needs --model DIR, --template FILE or both");
+  const ChatTemplate chat = flags.file.empty() ? ChatTemplate::load(flags.model, flags.name)
+                                               : ChatTemplate::load_file(flags.file, flags.model);
   RenderOptions options;
   if (!flags.date.empty()) options.now = parse_date(flags.date);
   if (!flags.jsonl) {
@@ -89,7 +88,8 @@ void add_render(CLI::App& app) {
   command->add_option("--template,--chat-template", flags->file, "Template file instead of the model's own");
   command->add_option("--template-name", flags->name, "Which of the model's named templates (default: default)");
   command->add_option("--date", flags->date, "Time for strftime_now: YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\"");
-  command->add_flag("--jsonl", flags->jsonl, "One JSON object a line in, one JSON string (or {\"error\": ...}) a line out");
+  command->add_flag("--jsonl", flags->jsonl,
+                    "One JSON object a line in, one JSON string (or {\"error\": ...}) a line out");
   command->add_flag("--explain", flags->explain, "Print the pieces of the prompt and where each came from");
   command->callback([flags] { run_render(*flags); });
 }

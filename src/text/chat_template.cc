@@ -16,7 +16,7 @@ using jinja::Value;
 struct ChatTemplate::Impl {
   std::string source;
   std::unique_ptr<const jinja::Template> main;
-  std::unique_ptr<const jinja::Template> with_tools;  // null: main serves requests with tools too
+  std::unique_ptr<const jinja::Template> with_tools;        // null: main serves requests with tools too
   std::vector<std::pair<std::string, std::string>> tokens;  // bos_token and its kin
   std::vector<std::string> additional_tokens;
 };
@@ -63,7 +63,11 @@ std::unique_ptr<const jinja::Template> parse_checked(std::string_view source) {
   // nlohmann's writer refuses what is not UTF-8; the check costs nothing next to parsing.
   for (std::size_t i = 0; i < source.size();) {
     const auto lead = static_cast<unsigned char>(source[i]);
-    const std::size_t size = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+    const std::size_t size = lead < 0x80                   ? 1
+                             : lead >= 0xC2 && lead < 0xE0 ? 2
+                             : lead >= 0xE0 && lead < 0xF0 ? 3
+                             : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                           : 0;
     bool valid = size != 0 && i + size <= source.size();
     for (std::size_t k = 1; valid && k < size; ++k) valid = (static_cast<unsigned char>(source[i + k]) & 0xC0) == 0x80;
     CHECK(valid, "the chat template is not valid UTF-8 at byte {}", i);
@@ -85,7 +89,8 @@ void read_tokens(const fs::path& dir, std::vector<std::pair<std::string, std::st
       if (config.contains(name)) add(name, config[name]);
     if (config.contains("extra_special_tokens") && config["extra_special_tokens"].is_object())
       for (const auto& [name, value] : config["extra_special_tokens"].items()) add(name, value);
-    if (additional.empty() && config.contains("additional_special_tokens") && config["additional_special_tokens"].is_array())
+    if (additional.empty() && config.contains("additional_special_tokens") &&
+        config["additional_special_tokens"].is_array())
       for (const auto& value : config["additional_special_tokens"])
         if (const auto text = token_text(value)) additional.push_back(*text);
   }
@@ -107,7 +112,8 @@ std::vector<std::pair<std::string, std::string>> find_templates(const fs::path& 
     if (!config.contains("chat_template") || config["chat_template"].is_null()) continue;
     const auto& given = config["chat_template"];
     if (given.is_string()) found.emplace_back("default", given.get<std::string>());
-    CHECK(given.is_string() || given.is_array(), "chat_template of {} is neither a string nor a list", (dir / file).string());
+    CHECK(given.is_string() || given.is_array(), "chat_template of {} is neither a string nor a list",
+          (dir / file).string());
     if (!given.is_array()) continue;
     for (const auto& item : given) {
       CHECK(item.is_object() && item.contains("name") && item.contains("template") && item["name"].is_string() &&
@@ -137,7 +143,8 @@ ChatTemplate ChatTemplate::load(const fs::path& model_dir, const std::string& na
   if (main == nullptr) {
     std::string names;
     for (const auto& item : found) names += (names.empty() ? "" : ", ") + item.first;
-    fail("the model {} has no chat template named '{}'; it has: {}", model_dir.string(), name.empty() ? "default" : name, names);
+    fail("the model {} has no chat template named '{}'; it has: {}", model_dir.string(),
+         name.empty() ? "default" : name, names);
   }
   auto impl = std::make_unique<Impl>();
   impl->source = *main;
@@ -214,7 +221,8 @@ std::vector<TextPiece> ChatTemplate::render_with(const Variables& variables, con
     for (const std::string& text : impl_->additional_tokens) list->push(rt, jinja::borrow_str(rt, text, false));
   }
   const Value given = read_variables(rt, variables);
-  CHECK(given.is(jinja::Kind::kDict), "the variables of a chat template must be a JSON object, not a {}", jinja::type_name(given));
+  CHECK(given.is(jinja::Kind::kDict), "the variables of a chat template must be a JSON object, not a {}",
+        jinja::type_name(given));
   for (const auto& entry : *given.dict) dict.set(rt, entry.key, entry.value);
   const bool tools = impl_->with_tools != nullptr && !dict.find(rt, "tools")->is(jinja::Kind::kNone);
   const jinja::Template& chosen = tools ? *impl_->with_tools : *impl_->main;
@@ -222,7 +230,8 @@ std::vector<TextPiece> ChatTemplate::render_with(const Variables& variables, con
   return to_pieces(*jinja::Evaluator(rt, chosen, dict).run().str);
 }
 
-std::vector<TextPiece> ChatTemplate::render_pieces(const nlohmann::json& variables, const RenderOptions& options) const {
+std::vector<TextPiece> ChatTemplate::render_pieces(const nlohmann::json& variables,
+                                                   const RenderOptions& options) const {
   return render_with(variables, options);
 }
 

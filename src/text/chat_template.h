@@ -51,7 +51,8 @@ class ChatTemplate {
   // transformers always defines is defined: tools and documents (null), add_generation_prompt (false) and the special
   // tokens of the model. Throws jinja::TemplateError with line and column. Neighbouring pieces differ in origin.
   std::vector<TextPiece> render_pieces(const nlohmann::json& variables, const RenderOptions& options = {}) const;
-  std::vector<TextPiece> render_pieces(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
+  std::vector<TextPiece> render_pieces(const nlohmann::ordered_json& variables,
+                                       const RenderOptions& options = {}) const;
   // The same from JSON text, which keeps the order of keys.
   std::vector<TextPiece> render_pieces(std::string_view json_text, const RenderOptions& options = {}) const;
 

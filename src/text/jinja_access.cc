@@ -33,8 +33,10 @@ Value data_attribute(Runtime& rt, const Value& object, const Value& name) {
     case Kind::kTuple:
       if (object.list->group && (text == "grouper" || text == "list")) return (*object.list)[text == "list" ? 1 : 0];
       return {};
-    case Kind::kLoop: return loop_attribute(rt, *object.loop, text);
-    case Kind::kMacro: return macro_attribute(rt, *object.macro->definition, text);
+    case Kind::kLoop:
+      return loop_attribute(rt, *object.loop, text);
+    case Kind::kMacro:
+      return macro_attribute(rt, *object.macro->definition, text);
     case Kind::kRange:
       if (text == "start") return Value::integer(object.range->start);
       if (text == "stop") return Value::integer(object.range->stop);
@@ -59,7 +61,8 @@ Value data_attribute(Runtime& rt, const Value& object, const Value& name) {
       if (text == "real") return object;
       if (text == "imag") return Value::real(0.0);
       return {};
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -83,7 +86,8 @@ bool hashable(const Value& value) {
 // The element under `key`; missing when there is none or the object has no elements.
 Value own_item(Runtime& rt, const Value& object, const Value& key) {
   switch (object.kind) {
-    case Kind::kUndefined: fail_undefined(rt, *object.undefined);
+    case Kind::kUndefined:
+      fail_undefined(rt, *object.undefined);
     case Kind::kDict:
       if (!hashable(key)) return {};
       if (const Value* found = object.dict->find(rt, key)) return *found;
@@ -91,8 +95,10 @@ Value own_item(Runtime& rt, const Value& object, const Value& key) {
     case Kind::kString:
     case Kind::kList:
     case Kind::kTuple:
-    case Kind::kRange: return key.is_int() ? element(rt, object, key.as_int()) : Value();
-    default: return {};
+    case Kind::kRange:
+      return key.is_int() ? element(rt, object, key.as_int()) : Value();
+    default:
+      return {};
   }
 }
 
@@ -174,14 +180,16 @@ Value slice_text(Runtime& rt, const Str& text, const Bounds& at) {
 Value get_slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {
   rt.step();
   switch (object.kind) {
-    case Kind::kUndefined: fail_undefined(rt, *object.undefined);
+    case Kind::kUndefined:
+      fail_undefined(rt, *object.undefined);
     case Kind::kString:
       return slice_text(rt, *object.str, slice_bounds(rt, length_of(rt, object), start, stop, step));
     case Kind::kList:
     case Kind::kTuple: {
       const Bounds at = slice_bounds(rt, length_of(rt, object), start, stop, step);
       List* out = rt.make<List>();
-      for (Int i = 0; i < at.count; ++i) out->push(rt, (*object.list)[static_cast<std::size_t>(at.start + i * at.step)]);
+      for (Int i = 0; i < at.count; ++i)
+        out->push(rt, (*object.list)[static_cast<std::size_t>(at.start + i * at.step)]);
       return Value::list_of(out, object.kind);
     }
     case Kind::kRange: {
@@ -192,7 +200,8 @@ Value get_slice(Runtime& rt, const Value& object, const Value& start, const Valu
           Range{range.start + at.start * range.step, range.start + at.stop * range.step, range.step * at.step});
       return value;
     }
-    default: rt.fail("a value of type '{}' cannot be sliced", type_name(object));
+    default:
+      rt.fail("a value of type '{}' cannot be sliced", type_name(object));
   }
 }
 

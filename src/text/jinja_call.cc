@@ -35,22 +35,26 @@ Evaluator::Collected Evaluator::arguments(const Expr& expr, Scope& scope, const 
 Value Evaluator::call(const Value& callee, const Arguments& arguments) {
   Runtime::Nest nest(rt_);
   switch (callee.kind) {
-    case Kind::kUndefined: fail_undefined(rt_, *callee.undefined);
-    case Kind::kMacro: return call_macro(*callee.macro, arguments);
-    case Kind::kLoop: return call_loop(*callee.loop, arguments);
-    case Kind::kFunction: return invoke(rt_, *callee.function->method, callee.function->self, arguments);
+    case Kind::kUndefined:
+      fail_undefined(rt_, *callee.undefined);
+    case Kind::kMacro:
+      return call_macro(*callee.macro, arguments);
+    case Kind::kLoop:
+      return call_loop(*callee.loop, arguments);
+    case Kind::kFunction:
+      return invoke(rt_, *callee.function->method, callee.function->self, arguments);
     case Kind::kJoiner:
       if (!arguments.items.empty() || !arguments.named.empty()) rt_.fail("a joiner takes no arguments");
       if (callee.joiner->used) return callee.joiner->separator;
       callee.joiner->used = true;
       return borrow_str(rt_, "", false);
-    default: rt_.fail("'{}' object is not callable", type_name(callee));
+    default:
+      rt_.fail("'{}' object is not callable", type_name(callee));
   }
 }
 
 Value Evaluator::call_loop(Loop& loop, const Arguments& arguments) {
-  if (loop.recursive == nullptr)
-    rt_.fail("The loop must have the 'recursive' marker to be called recursively.");
+  if (loop.recursive == nullptr) rt_.fail("The loop must have the 'recursive' marker to be called recursively.");
   if (arguments.items.size() != 1 || !arguments.named.empty()) rt_.fail("loop() takes one argument: the items");
   StrBuilder out(rt_);
   run_loop(*loop.recursive, *loop.scope, arguments.items[0], loop.depth0 + 1, out);

@@ -28,7 +28,8 @@ bool is_case_ignorable(char32_t c) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK: return true;
+    case UTF8PROC_CATEGORY_SK:
+      return true;
     default:
       return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x387 || c == 0x55F || c == 0x5F4 || c == 0x2018 ||
              c == 0x2019 || c == 0x2024 || c == 0x2027 || c == 0xFE13 || c == 0xFE52 || c == 0xFE55 || c == 0xFF07 ||
@@ -81,9 +82,9 @@ Value to_title(Runtime& rt, const Str& text) {
   StrBuilder out(rt);
   bool in_word = false;
   map_chars(out, rt, text, 0, text.size, [&](std::size_t pos, char32_t c) {
-    const std::u32string mapped = !in_word                                           ? title(c)
+    const std::u32string mapped = !in_word                                      ? title(c)
                                   : c == 0x3A3 && final_sigma(text.view(), pos) ? std::u32string(1, 0x3C2)
-                                                                                     : lower(c);
+                                                                                : lower(c);
     in_word = is_cased(c);
     return mapped;
   });

@@ -23,9 +23,14 @@ void Evaluator::load(const Frame& frame, Scope& scope) {
   for (const Load& load : frame.loads) {
     Value& slot = scope.slots[load.slot];
     switch (load.how) {
-      case Load::How::kParameter: break;
-      case Load::How::kUndefined: slot = Value(); break;
-      case Load::How::kContext: slot = from_context(load.name); break;
+      case Load::How::kParameter:
+        break;
+      case Load::How::kUndefined:
+        slot = Value();
+        break;
+      case Load::How::kContext:
+        slot = from_context(load.name);
+        break;
       case Load::How::kOuter: {
         const Scope* outer = scope.parent;
         for (std::int32_t i = 0; i < load.hops; ++i) outer = outer->parent;
@@ -64,10 +69,16 @@ Evaluator::Flow Evaluator::exec(const Stmt& stmt, Scope& scope, StrBuilder& out)
   rt_.at(stmt.pos);
   rt_.step();
   switch (stmt.kind) {
-    case StmtKind::kData: out.append(stmt.text.view()); return Flow::kNormal;
-    case StmtKind::kOutput: append_str(out, rt_, eval(*stmt.expr, scope)); return Flow::kNormal;
-    case StmtKind::kIf: return exec_if(stmt, scope, out);
-    case StmtKind::kFor: return exec_for(stmt, scope, out);
+    case StmtKind::kData:
+      out.append(stmt.text.view());
+      return Flow::kNormal;
+    case StmtKind::kOutput:
+      append_str(out, rt_, eval(*stmt.expr, scope));
+      return Flow::kNormal;
+    case StmtKind::kIf:
+      return exec_if(stmt, scope, out);
+    case StmtKind::kFor:
+      return exec_for(stmt, scope, out);
     case StmtKind::kSet: {
       check_namespaces(*stmt.target, scope);
       const Value value = eval(*stmt.expr, scope);
@@ -75,14 +86,24 @@ Evaluator::Flow Evaluator::exec(const Stmt& stmt, Scope& scope, StrBuilder& out)
       assign(*stmt.target, value, scope);
       return Flow::kNormal;
     }
-    case StmtKind::kSetBlock: return exec_set_block(stmt, scope);
-    case StmtKind::kMacro: define_macro(stmt, scope); return Flow::kNormal;
-    case StmtKind::kCallBlock: exec_call_block(stmt, scope, out); return Flow::kNormal;
-    case StmtKind::kFilterBlock: return exec_filter_block(stmt, scope, out);
-    case StmtKind::kWith: return exec_with(stmt, scope, out);
-    case StmtKind::kScope: return exec(stmt.body, *enter(stmt.frame, &scope), out);
-    case StmtKind::kBreak: return Flow::kBreak;
-    case StmtKind::kContinue: return Flow::kContinue;
+    case StmtKind::kSetBlock:
+      return exec_set_block(stmt, scope);
+    case StmtKind::kMacro:
+      define_macro(stmt, scope);
+      return Flow::kNormal;
+    case StmtKind::kCallBlock:
+      exec_call_block(stmt, scope, out);
+      return Flow::kNormal;
+    case StmtKind::kFilterBlock:
+      return exec_filter_block(stmt, scope, out);
+    case StmtKind::kWith:
+      return exec_with(stmt, scope, out);
+    case StmtKind::kScope:
+      return exec(stmt.body, *enter(stmt.frame, &scope), out);
+    case StmtKind::kBreak:
+      return Flow::kBreak;
+    case StmtKind::kContinue:
+      return Flow::kContinue;
   }
   return Flow::kNormal;
 }
@@ -172,7 +193,7 @@ Evaluator::Flow Evaluator::exec_filter_block(const Stmt& stmt, Scope& scope, Str
   const Flow flow = exec(stmt.body, *inner, text);
   if (flow != Flow::kNormal) return flow;
   const Value value = text.finish();
-  append_str(out, rt_, eval(*stmt.expr, *inner, &value));
+  append_text(out, eval(*stmt.expr, *inner, &value));
   return Flow::kNormal;
 }
 
@@ -195,7 +216,12 @@ void Evaluator::exec_call_block(const Stmt& stmt, Scope& scope, StrBuilder& out)
   Value caller = Value::of(Kind::kMacro);
   caller.macro = rt_.make<Macro>(Macro{&stmt, &scope});
   const Value value = stmt.generation ? call_macro(*caller.macro, {}) : eval_call(*stmt.expr, scope, &caller);
-  append_str(out, rt_, value);
+  append_text(out, value);
+}
+
+void Evaluator::append_text(StrBuilder& out, const Value& value) {
+  if (!value.is_string()) rt_.fail("this block must give text, not a value of type '{}'", type_name(value));
+  out.append(*value.str);
 }
 
 // Jinja refuses `a.b = ...` where a is no namespace before it evaluates the right side.

@@ -33,6 +33,7 @@ class Evaluator {
   Flow exec_filter_block(const Stmt& stmt, Scope& scope, StrBuilder& out);
   Flow exec_with(const Stmt& stmt, Scope& scope, StrBuilder& out);
   void exec_call_block(const Stmt& stmt, Scope& scope, StrBuilder& out);
+  void append_text(StrBuilder& out, const Value& value);  // of blocks, whose value must be a string
   void define_macro(const Stmt& stmt, Scope& scope);
   void assign(const Expr& target, const Value& value, Scope& scope);
   void check_namespaces(const Expr& target, Scope& scope);

@@ -9,23 +9,34 @@ Value Evaluator::eval(const Expr& expr, Scope& scope, const Value* block) {
   Runtime::Nest nest(rt_);
   rt_.step();
   switch (expr.kind) {
-    case ExprKind::kConst: return expr.constant;
+    case ExprKind::kConst:
+      return expr.constant;
     case ExprKind::kName:
-    case ExprKind::kNsRef: return eval_name(expr, scope);
-    case ExprKind::kList: return eval_items(expr, scope, Kind::kList);
-    case ExprKind::kTuple: return eval_items(expr, scope, Kind::kTuple);
-    case ExprKind::kDict: return eval_dict(expr, scope);
+    case ExprKind::kNsRef:
+      return eval_name(expr, scope);
+    case ExprKind::kList:
+      return eval_items(expr, scope, Kind::kList);
+    case ExprKind::kTuple:
+      return eval_items(expr, scope, Kind::kTuple);
+    case ExprKind::kDict:
+      return eval_dict(expr, scope);
     case ExprKind::kGetAttr: {
       const Value object = eval(*expr.left, scope, block);
       rt_.at(expr.pos);
       return get_attribute(rt_, object, expr.constant);
     }
-    case ExprKind::kGetItem: return eval_item(expr, scope);
-    case ExprKind::kSlice: return {};
-    case ExprKind::kCall: return eval_call(expr, scope, nullptr);
-    case ExprKind::kFilter: return eval_filter(expr, scope, block);
-    case ExprKind::kTest: return eval_test(expr, scope);
-    case ExprKind::kNot: return Value::boolean(!truthy(eval(*expr.left, scope)));
+    case ExprKind::kGetItem:
+      return eval_item(expr, scope);
+    case ExprKind::kSlice:
+      return {};
+    case ExprKind::kCall:
+      return eval_call(expr, scope, nullptr);
+    case ExprKind::kFilter:
+      return eval_filter(expr, scope, block);
+    case ExprKind::kTest:
+      return eval_test(expr, scope);
+    case ExprKind::kNot:
+      return Value::boolean(!truthy(eval(*expr.left, scope)));
     case ExprKind::kNegate:
     case ExprKind::kPositive: {
       const Value value = eval(*expr.left, scope);
@@ -43,9 +54,12 @@ Value Evaluator::eval(const Expr& expr, Scope& scope, const Value* block) {
       const Value left = eval(*expr.left, scope);
       return truthy(left) == (expr.kind == ExprKind::kOr) ? left : eval(*expr.right, scope);
     }
-    case ExprKind::kConcat: return eval_concat(expr, scope);
-    case ExprKind::kCompare: return eval_compare(expr, scope);
-    case ExprKind::kCondition: return eval_condition(expr, scope);
+    case ExprKind::kConcat:
+      return eval_concat(expr, scope);
+    case ExprKind::kCompare:
+      return eval_compare(expr, scope);
+    case ExprKind::kCondition:
+      return eval_condition(expr, scope);
   }
   return {};
 }

@@ -22,7 +22,8 @@ Value filter_indent(Call& call) {
   Runtime& rt = call.rt;
   const Str& text = self_string(call, "indent");
   const Value space = borrow_str(rt, " ", false);
-  const Value indent = call.has(0) && call.args[0].is_string() ? call.args[0] : repeat(rt, *space.str, int_arg(call, 0, 4));
+  const Value indent =
+      call.has(0) && call.args[0].is_string() ? call.args[0] : repeat(rt, *space.str, int_arg(call, 0, 4));
   const bool first = bool_arg(call, 1, false), blank = bool_arg(call, 2, false);
   // The filter works on the text with one line end more, cut into lines.
   const Str& longer = *concat(rt, text, *borrow_str(rt, "\n", false).str).str;
@@ -83,7 +84,7 @@ class Wrapper {
     split(begin, end);
     bool any = false;
     for (std::size_t at = 0; at < chunks_.size();) {
-      if (any && blank(chunks_[at]) ) ++at;
+      if (any && blank(chunks_[at])) ++at;
       if (at == chunks_.size()) break;
       const std::size_t first = at;
       std::size_t used = 0;
@@ -107,7 +108,11 @@ class Wrapper {
   void split(std::size_t begin, std::size_t end) {
     chunks_.clear();
     const std::string_view all = text_.view();
-    const auto letter = [&](std::size_t pos) { return pos >= begin && pos < end && (is_word(static_cast<unsigned char>(all[pos])) || static_cast<unsigned char>(all[pos]) >= 0x80) && !is_decimal(static_cast<unsigned char>(all[pos])); };
+    const auto letter = [&](std::size_t pos) {
+      return pos >= begin && pos < end &&
+             (is_word(static_cast<unsigned char>(all[pos])) || static_cast<unsigned char>(all[pos]) >= 0x80) &&
+             !is_decimal(static_cast<unsigned char>(all[pos]));
+    };
     for (std::size_t pos = begin; pos < end;) {
       std::size_t stop = pos;
       const bool space = wrap_space(all[pos]);
@@ -151,7 +156,8 @@ Value filter_wordwrap(Call& call) {
   if (width <= 0) rt.fail("invalid width {} (must be > 0)", int_text(width));
   const Value joint = call.given(2) ? call.args[2] : borrow_str(rt, "\n", false);
   if (!joint.is_string()) rt.fail("wordwrap needs a string as its wrapstring");
-  Wrapper wrapper(rt, text, static_cast<std::size_t>(std::min<Int>(width, Int(1) << 60)), bool_arg(call, 1, true), bool_arg(call, 3, true));
+  Wrapper wrapper(rt, text, static_cast<std::size_t>(std::min<Int>(width, Int(1) << 60)), bool_arg(call, 1, true),
+                  bool_arg(call, 3, true));
   StrBuilder out(rt);
   bool first = true;
   each_line(text.view(), false, [&](std::size_t begin, std::size_t end) {

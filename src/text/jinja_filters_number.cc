@@ -41,7 +41,8 @@ std::string_view stripped(Runtime& rt, const Str& text) {
 
 // Python's int(float): towards zero.
 Int truncated(Runtime& rt, double value) {
-  if (!(value > -0x1p126 && value < 0x1p126)) rt.fail("integer overflow: {} does not fit into 128 bits", float_text(value));
+  if (!(value > -0x1p126 && value < 0x1p126))
+    rt.fail("integer overflow: {} does not fit into 128 bits", float_text(value));
   return static_cast<Int>(value);
 }
 
@@ -79,7 +80,8 @@ std::optional<double> parse_float(Runtime& rt, const Str& text) {
   std::string_view body = clean;
   if (body[0] == '-' || body[0] == '+') body.remove_prefix(1);
   std::string lower(body);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   const bool word = lower == "inf" || lower == "infinity" || lower == "nan";
   // strtod would also take hexadecimal numbers and other words.
   if (!word && (lower.find_first_not_of("0123456789.e+-") != lower.npos || lower.empty())) return {};
@@ -202,7 +204,9 @@ Value filter_filesizeformat(Call& call) {
 }
 
 Value filter_random(Call& call) { call.rt.fail("the filter 'random' is not available: a prompt must be reproducible"); }
-Value filter_absent(Call& call) { call.rt.fail("the filters 'pprint' and 'urlize' are not available in chat templates"); }
+Value filter_absent(Call& call) {
+  call.rt.fail("the filters 'pprint' and 'urlize' are not available in chat templates");
+}
 
 constexpr Method kTable[] = {
     {"int", filter_int, 0, {"default", "base"}},

@@ -84,8 +84,8 @@ Value filter_map(Call& call) {
                                                         fallback == nullptr ? Value() : *fallback));
   }
   if (call.all.items.empty()) rt.fail("map requires a filter argument");
-  return make_generator(rt, rt.make<MapFilterIter>(iterate(rt, call.self), name_of(call, 0, "filter"),
-                                                   KeptArguments(rt, call.all, 1)));
+  return make_generator(
+      rt, rt.make<MapFilterIter>(iterate(rt, call.self), name_of(call, 0, "filter"), KeptArguments(rt, call.all, 1)));
 }
 
 // Items for which a test holds (or does not), of the items themselves or of one of their attributes.

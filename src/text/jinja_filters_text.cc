@@ -49,7 +49,11 @@ Value filter_trim(Call& call) {
 }
 
 Value filter_replace(Call& call) {
-  const Str plain = [&] { Str s = self_text(call); s.markup = false; return s; }();
+  const Str plain = [&] {
+    Str s = self_text(call);
+    s.markup = false;
+    return s;
+  }();
   const Int count = call.given(2) ? as_index(call.rt, call.args[2]) : -1;
   StrBuilder copy(call.rt);
   copy.append(plain);
@@ -91,7 +95,8 @@ Value filter_striptags(Call& call) {
   }
   Value result = bare.finish();
   static constexpr std::pair<std::string_view, std::string_view> kEntities[] = {
-      {"&lt;", "<"}, {"&gt;", ">"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&#39;", "'"}, {"&nbsp;", "\u00a0"}, {"&amp;", "&"}};
+      {"&lt;", "<"},  {"&gt;", ">"},        {"&#34;", "\""}, {"&quot;", "\""},
+      {"&#39;", "'"}, {"&nbsp;", "\u00a0"}, {"&amp;", "&"}};
   const Value words = result;
   StrBuilder joined(call.rt);
   std::size_t begin = 0;
@@ -115,7 +120,8 @@ Value filter_striptags(Call& call) {
 void append_quoted_url(StrBuilder& out, const Str& text, bool query) {
   for (std::size_t i = 0; i < text.size; ++i) {
     const auto c = static_cast<unsigned char>(text.data[i]);
-    const bool plain = is_alnum(c < 0x80 ? c : U'\0') || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
+    const bool plain =
+        is_alnum(c < 0x80 ? c : U'\0') || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !query);
     if (plain) {
       out.append(text, i, i + 1);
     } else {
@@ -157,7 +163,8 @@ Value filter_format(Call& call) {
   if (!all.named.empty()) {
     value = Value::of(Kind::kDict);
     value.dict = call.rt.make<Dict>();
-    for (const NamedValue& named : all.named) value.dict->set(call.rt, make_str(call.rt, named.name, false), named.value);
+    for (const NamedValue& named : all.named)
+      value.dict->set(call.rt, make_str(call.rt, named.name, false), named.value);
   } else {
     value = Value::list_of(call.rt.make<List>(), Kind::kTuple);
     for (const Value& item : all.items) value.list->push(call.rt, item);

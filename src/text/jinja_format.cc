@@ -29,7 +29,8 @@ std::string format_integer(Int value, char type, bool alternate) {
   const bool negative = value < 0;
   unsigned base = type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10;
   std::string digits;
-  __extension__ unsigned __int128 rest = negative ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
+  __extension__ unsigned __int128 rest =
+      negative ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
   do {
     digits += (type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<unsigned>(rest % base)];
     rest /= base;
@@ -42,10 +43,13 @@ std::string format_integer(Int value, char type, bool alternate) {
 std::string format_real(double value, char type, i64 precision, bool alternate) {
   if (!std::isfinite(value)) {
     std::string text = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
-    if (type >= 'A' && type <= 'Z') std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'a' ? static_cast<char>(c - 32) : c; });
+    if (type >= 'A' && type <= 'Z')
+      std::transform(text.begin(), text.end(), text.begin(),
+                     [](char c) { return c >= 'a' ? static_cast<char>(c - 32) : c; });
     return text;
   }
-  const char format[] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
+  const char format[] = {
+      '%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
   const int digits = static_cast<int>(precision < 0 ? 6 : precision);
   const int size = std::snprintf(nullptr, 0, format, digits, value);
   std::string out(static_cast<std::size_t>(size) + 1, '\0');
@@ -57,11 +61,13 @@ std::string format_real(double value, char type, i64 precision, bool alternate) 
 FormatSpec parse_spec(Runtime& rt, std::string_view text) {
   constexpr std::string_view kAligns = "<>^=";
   FormatSpec spec;
+  spec.given = !text.empty();
   std::size_t pos = 0;
+  bool fill_given = false;
   if (!text.empty()) {
     const std::size_t first = char_size(text, 0);
     if (first < text.size() && kAligns.find(text[first]) != kAligns.npos) {
-      spec.fill = text.substr(0, first), spec.align = text[first], pos = first + 1;
+      spec.fill = text.substr(0, first), spec.align = text[first], pos = first + 1, fill_given = true;
     } else if (kAligns.find(text[0]) != kAligns.npos) {
       spec.align = text[0], pos = 1;
     }
@@ -71,7 +77,8 @@ FormatSpec parse_spec(Runtime& rt, std::string_view text) {
   if (at('#')) spec.alternate = true, ++pos;
   if (at('0')) {
     ++pos;
-    if (spec.align == '\0') spec.fill = "0", spec.align = '=';
+    if (!fill_given) spec.fill = "0";
+    if (spec.align == '\0') spec.align = '=';
   }
   spec.width = read_number(rt, text, pos);
   if (at(',') || at('_')) spec.grouping = text[pos++];
@@ -94,7 +101,8 @@ void append_padded(StrBuilder& out, Runtime& rt, const Str& text, const FormatSp
   };
   if (spec.align == '=') {
     std::size_t head = text.size != 0 && (text.data[0] == '-' || text.data[0] == '+' || text.data[0] == ' ') ? 1 : 0;
-    if (text.size > head + 1 && text.data[head] == '0' && is_alpha(static_cast<unsigned char>(text.data[head + 1]))) head += 2;
+    if (text.size > head + 1 && text.data[head] == '0' && is_alpha(static_cast<unsigned char>(text.data[head + 1])))
+      head += 2;
     out.append(text, 0, head);
     pad(missing);
     return out.append(text, head, text.size);
@@ -127,15 +135,19 @@ std::string real_text(Runtime& rt, double value, const FormatSpec& spec) {
     case '\0':
       if (spec.precision < 0) return float_text(value);
       break;
-    case '%': return format_real(value * 100, 'f', spec.precision, spec.alternate) + "%";
+    case '%':
+      return format_real(value * 100, 'f', spec.precision, spec.alternate) + "%";
     case 'e':
     case 'E':
     case 'f':
     case 'F':
     case 'g':
-    case 'G': return format_real(value, spec.type, spec.precision, spec.alternate);
-    case 'n': return format_real(value, 'g', spec.precision, spec.alternate);
-    default: rt.fail("Unknown format code '{}' for object of type 'float'", spec.type);
+    case 'G':
+      return format_real(value, spec.type, spec.precision, spec.alternate);
+    case 'n':
+      return format_real(value, 'g', spec.precision, spec.alternate);
+    default:
+      rt.fail("Unknown format code '{}' for object of type 'float'", spec.type);
   }
   // No type but a precision: like g, with at least one digit after the point.
   std::string text = format_real(value, 'g', spec.precision, false);
@@ -168,11 +180,10 @@ void append_number(StrBuilder& out, Runtime& rt, const Value& value, FormatSpec 
 }  // namespace
 
 void append_formatted(StrBuilder& out, Runtime& rt, const Value& value, const FormatSpec& spec) {
-  if (value.is_number() && !(value.is(Kind::kBool) && spec.type == '\0')) return append_number(out, rt, value, spec);
+  if (value.is_number() && (spec.given || !value.is(Kind::kBool))) return append_number(out, rt, value, spec);
   FormatSpec plain = spec;
   if (!value.is_string() && !value.is(Kind::kBool)) {
-    if (spec.type != '\0' || spec.width != 0 || spec.precision >= 0 || spec.align != '\0')
-      rt.fail("unsupported format string passed to {}.__format__", type_name(value));
+    if (spec.given) rt.fail("unsupported format string passed to {}.__format__", type_name(value));
     return append_str(out, rt, value);
   }
   if (spec.type != '\0' && spec.type != 's')

@@ -15,6 +15,7 @@ Value brace_format(Runtime& rt, const Str& text, const Arguments& arguments);
 
 // One conversion: [[fill]align][sign][#][0][width][,_][.precision][type].
 struct FormatSpec {
+  bool given = false;  // anything at all
   std::string fill = " ";
   char align = '\0';  // < > ^ =, or none
   char sign = '-';

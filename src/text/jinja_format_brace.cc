@@ -64,7 +64,13 @@ class Brace {
       const Value inner = slice_bytes(rt_, text, pos + cut + 1, end - 1);
       spec = parse_spec(rt_, run(*inner.str, depth + 1).str->view());
     }
-    append_formatted(out, rt_, value, spec);
+    if (!text.markup || (value.is_string() && value.str->markup)) {
+      append_formatted(out, rt_, value, spec);
+      return end;
+    }
+    StrBuilder plain(rt_);
+    append_formatted(plain, rt_, value, spec);
+    out.append(*escape_html(rt_, *plain.finish().str).str);
     return end;
   }
 

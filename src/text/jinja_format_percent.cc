@@ -31,7 +31,9 @@ class Percent {
 
  private:
   // Anything with elements by key may stay unused: Python takes it for the mapping of named conversions.
-  bool mapping() const { return value_.is(Kind::kDict) || value_.is(Kind::kList) || value_.is(Kind::kRange) || value_.is(Kind::kUndefined); }
+  bool mapping() const {
+    return value_.is(Kind::kDict) || value_.is(Kind::kList) || value_.is(Kind::kRange) || value_.is(Kind::kUndefined);
+  }
 
   char peek() const {
     if (pos_ >= text_.size) rt_.fail("incomplete format");
@@ -66,7 +68,8 @@ class Percent {
     if (peek() == '*') {
       ++pos_;
       const Int value = as_index(rt_, next_argument());
-      if (value > rt_.limits().max_bytes || value < -rt_.limits().max_bytes) rt_.fail("the width of a format is too large");
+      if (value > rt_.limits().max_bytes || value < -rt_.limits().max_bytes)
+        rt_.fail("the width of a format is too large");
       return static_cast<i64>(value);
     }
     i64 value = 0;
@@ -85,12 +88,23 @@ class Percent {
     bool zero = false, left = false;
     for (bool more = true; more;) {
       switch (peek()) {
-        case '-': left = true, ++pos_; break;
-        case '+': spec.sign = '+', ++pos_; break;
-        case ' ': spec.sign = spec.sign == '+' ? '+' : ' ', ++pos_; break;
-        case '#': spec.alternate = true, ++pos_; break;
-        case '0': zero = true, ++pos_; break;
-        default: more = false;
+        case '-':
+          left = true, ++pos_;
+          break;
+        case '+':
+          spec.sign = '+', ++pos_;
+          break;
+        case ' ':
+          spec.sign = spec.sign == '+' ? '+' : ' ', ++pos_;
+          break;
+        case '#':
+          spec.alternate = true, ++pos_;
+          break;
+        case '0':
+          zero = true, ++pos_;
+          break;
+        default:
+          more = false;
       }
     }
     spec.width = number_or_star();
@@ -119,20 +133,24 @@ class Percent {
           text = slice_bytes(rt_, *text, 0, byte_offset(rt_, *text, static_cast<std::size_t>(spec.precision))).str;
         return append_padded(out_, rt_, *text, spec);
       }
-      case 'c': return character(argument, spec);
+      case 'c':
+        return character(argument, spec);
       case 'd':
       case 'i':
       case 'u':
       case 'x':
       case 'X':
-      case 'o': return integer(argument, spec, zero);
+      case 'o':
+        return integer(argument, spec, zero);
       case 'e':
       case 'E':
       case 'f':
       case 'F':
       case 'g':
-      case 'G': return real(argument, spec, zero);
-      default: rt_.fail("unsupported format character '{}' in a % format", spec.type);
+      case 'G':
+        return real(argument, spec, zero);
+      default:
+        rt_.fail("unsupported format character '{}' in a % format", spec.type);
     }
   }
 

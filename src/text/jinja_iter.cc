@@ -118,24 +118,35 @@ bool iterable(const Value& value) {
     case Kind::kRange:
     case Kind::kView:
     case Kind::kGenerator:
-    case Kind::kLoop: return true;
-    default: return false;
+    case Kind::kLoop:
+      return true;
+    default:
+      return false;
   }
 }
 
 Iter* iterate(Runtime& rt, const Value& value) {
   rt.step();
   switch (value.kind) {
-    case Kind::kUndefined: return rt.make<EmptyIter>();
-    case Kind::kString: return rt.make<CharIter>(value.str);
+    case Kind::kUndefined:
+      return rt.make<EmptyIter>();
+    case Kind::kString:
+      return rt.make<CharIter>(value.str);
     case Kind::kList:
-    case Kind::kTuple: return rt.make<ListIter>(value.list);
-    case Kind::kDict: return rt.make<ViewIter>(value.dict, ViewKind::kKeys);
-    case Kind::kRange: return rt.make<RangeIter>(*value.range);
-    case Kind::kView: return rt.make<ViewIter>(value.view->dict, value.view->kind);
-    case Kind::kGenerator: return value.generator->iter;
-    case Kind::kLoop: return rt.make<LoopIter>(value);
-    default: rt.fail("a value of type '{}' cannot be iterated", type_name(value));
+    case Kind::kTuple:
+      return rt.make<ListIter>(value.list);
+    case Kind::kDict:
+      return rt.make<ViewIter>(value.dict, ViewKind::kKeys);
+    case Kind::kRange:
+      return rt.make<RangeIter>(*value.range);
+    case Kind::kView:
+      return rt.make<ViewIter>(value.view->dict, value.view->kind);
+    case Kind::kGenerator:
+      return value.generator->iter;
+    case Kind::kLoop:
+      return rt.make<LoopIter>(value);
+    default:
+      rt.fail("a value of type '{}' cannot be iterated", type_name(value));
   }
 }
 

@@ -28,11 +28,16 @@ template <typename Json>
 Value convert(Runtime& rt, const Json& json, std::size_t depth) {
   if (depth > kMaxJsonDepth) rt.fail("the variables nest deeper than {} levels", kMaxJsonDepth);
   switch (json.type()) {
-    case Json::value_t::boolean: return content_bool(json.template get<bool>());
-    case Json::value_t::number_integer: return Value::integer(json.template get<std::int64_t>(), true);
-    case Json::value_t::number_unsigned: return Value::integer(json.template get<std::uint64_t>(), true);
-    case Json::value_t::number_float: return Value::real(json.template get<double>(), true);
-    case Json::value_t::string: return borrow_str(rt, json.template get_ref<const std::string&>(), true);
+    case Json::value_t::boolean:
+      return content_bool(json.template get<bool>());
+    case Json::value_t::number_integer:
+      return Value::integer(json.template get<std::int64_t>(), true);
+    case Json::value_t::number_unsigned:
+      return Value::integer(json.template get<std::uint64_t>(), true);
+    case Json::value_t::number_float:
+      return Value::real(json.template get<double>(), true);
+    case Json::value_t::string:
+      return borrow_str(rt, json.template get_ref<const std::string&>(), true);
     case Json::value_t::array: {
       List* list = nullptr;
       const Value value = make_list(rt, &list);
@@ -46,7 +51,8 @@ Value convert(Runtime& rt, const Json& json, std::size_t depth) {
         value.dict->set(rt, borrow_str(rt, it.key(), true), convert(rt, it.value(), depth + 1));
       return value;
     }
-    default: return content_none();
+    default:
+      return content_none();
   }
 }
 
@@ -63,7 +69,8 @@ class Builder {
     if (text.find_first_of(".eE") != text.npos) return add(Value::real(real, true));
     Int value = 0;  // an integer too long for 64 bits
     for (const char c : text)
-      if (c != '-' && (__builtin_mul_overflow(value, Int(10), &value) || __builtin_add_overflow(value, Int(c - '0'), &value)))
+      if (c != '-' &&
+          (__builtin_mul_overflow(value, Int(10), &value) || __builtin_add_overflow(value, Int(c - '0'), &value)))
         fail("the integer {} of the JSON input does not fit into 128 bits", text);
     return add(Value::integer(text[0] == '-' ? -value : value, true));
   }

@@ -241,7 +241,8 @@ class Lexer {
     Int value = 0;
     for (std::size_t i = begin; i < end; ++i) {
       if (source_[i] == '_') continue;
-      if (__builtin_mul_overflow(value, Int(base), &value) || __builtin_add_overflow(value, Int(digit_value(source_[i])), &value))
+      if (__builtin_mul_overflow(value, Int(base), &value) ||
+          __builtin_add_overflow(value, Int(digit_value(source_[i])), &value))
         fail(pos_, "this integer does not fit into 128 bits");
     }
     add(TokenKind::kInteger, pos_).integer = value;

@@ -32,15 +32,16 @@ bool among(std::string_view name, std::span<const std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-constexpr std::string_view kListMutators[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+constexpr std::string_view kListMutators[] = {"append", "clear", "pop",    "reverse",
+                                              "insert", "sort",  "extend", "remove"};
 constexpr std::string_view kDictMutators[] = {"clear", "pop", "popitem", "setdefault", "update"};
 constexpr std::string_view kOtherStrMethods[] = {"encode", "maketrans", "translate"};
-constexpr std::string_view kOtherNumberMethods[] = {"to_bytes", "from_bytes", "hex", "fromhex", "as_integer_ratio",
-                                                    "conjugate"};
+constexpr std::string_view kOtherNumberMethods[] = {"to_bytes", "from_bytes",       "hex",
+                                                    "fromhex",  "as_integer_ratio", "conjugate"};
 
 std::size_t parameter_count(const Method& method) {
-  return static_cast<std::size_t>(
-      std::find(method.parameters.begin(), method.parameters.end(), nullptr) - method.parameters.begin());
+  return static_cast<std::size_t>(std::find(method.parameters.begin(), method.parameters.end(), nullptr) -
+                                  method.parameters.begin());
 }
 
 }  // namespace
@@ -61,13 +62,16 @@ std::string unknown_test(std::string_view name) { return unknown("test", name, {
 
 const Method* find_method(Kind kind, std::string_view name) {
   switch (kind) {
-    case Kind::kString: return find_in({text_methods(), split_methods(), class_methods()}, name);
+    case Kind::kString:
+      return find_in({text_methods(), split_methods(), class_methods()}, name);
     case Kind::kList:
     case Kind::kTuple:
       // Tuples have no copy().
       return kind == Kind::kTuple && name == "copy" ? nullptr : find_in(list_methods(), name);
-    case Kind::kRange: return name == "copy" ? nullptr : find_in(list_methods(), name);
-    case Kind::kDict: return find_in(dict_methods(), name);
+    case Kind::kRange:
+      return name == "copy" ? nullptr : find_in(list_methods(), name);
+    case Kind::kDict:
+      return find_in(dict_methods(), name);
     case Kind::kBool:
     case Kind::kInt:
     case Kind::kFloat: {
@@ -75,16 +79,19 @@ const Method* find_method(Kind kind, std::string_view name) {
       const bool wants_float = name == "is_integer";
       return method != nullptr && wants_float == (kind == Kind::kFloat) ? method : nullptr;
     }
-    case Kind::kLoop: return find_in(loop_methods(), name);
-    case Kind::kCycler: return find_in(cycler_methods(), name);
-    default: return nullptr;
+    case Kind::kLoop:
+      return find_in(loop_methods(), name);
+    case Kind::kCycler:
+      return find_in(cycler_methods(), name);
+    default:
+      return nullptr;
   }
 }
 
 bool refused_attribute(const Value& value, std::string_view name, std::string* why) {
   const bool dunder = name.size() > 4 && name.starts_with("__") && name.ends_with("__");
-  const bool mutator = (value.is(Kind::kList) && among(name, kListMutators)) ||
-                       (value.is(Kind::kDict) && among(name, kDictMutators));
+  const bool mutator =
+      (value.is(Kind::kList) && among(name, kListMutators)) || (value.is(Kind::kDict) && among(name, kDictMutators));
   if (mutator || (dunder && !value.is(Kind::kNamespace))) {
     *why = fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(value));
     return true;

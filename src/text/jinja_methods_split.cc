@@ -16,10 +16,12 @@ Value split_words(Call& call, Int limit) {
   const std::string_view view = text.view();
   List* out = call.rt.make<List>();
   std::size_t pos = 0;
-  const auto skip_space = [&] { while (pos < view.size() && is_space(char_at(view, pos))) pos += char_size(view, pos); };
+  const auto skip_space = [&] {
+    while (pos < view.size() && is_space(char_at(view, pos))) pos += char_size(view, pos);
+  };
   for (skip_space(); pos < view.size(); skip_space()) {
     if (limit-- == 0) {
-      out->push(call.rt, slice_bytes(call.rt, text, pos, strip_bounds(call.rt, text, nullptr, false, true).end));
+      out->push(call.rt, slice_bytes(call.rt, text, pos, text.size));
       break;
     }
     const std::size_t begin = pos;
@@ -47,10 +49,12 @@ Value rsplit_words(Call& call, Int limit) {
   List* out = call.rt.make<List>();
   std::size_t end = view.size();
   const auto space_before = [&](std::size_t pos) { return is_space(char_at(view, previous_char(view, pos))); };
-  const auto skip_space = [&] { while (end > 0 && space_before(end)) end = previous_char(view, end); };
+  const auto skip_space = [&] {
+    while (end > 0 && space_before(end)) end = previous_char(view, end);
+  };
   for (skip_space(); end > 0; skip_space()) {
     if (limit-- == 0) {
-      out->push(call.rt, slice_bytes(call.rt, text, strip_bounds(call.rt, text, nullptr, true, false).begin, end));
+      out->push(call.rt, slice_bytes(call.rt, text, 0, end));
       break;
     }
     const std::size_t stop = end;

@@ -123,7 +123,8 @@ Value affix(Call& call, bool prefix) {
   const auto bounds = window(call, 1);
   const auto matches = [&](const Value& text) {
     if (!text.is_string())
-      call.rt.fail("{} first arg must be str or a tuple of str, not {}", prefix ? "startswith" : "endswith", type_name(text));
+      call.rt.fail("{} first arg must be str or a tuple of str, not {}", prefix ? "startswith" : "endswith",
+                   type_name(text));
     if (!bounds) return false;
     const std::string_view view = self(call).view().substr(bounds->begin, bounds->end - bounds->begin);
     return prefix ? view.starts_with(text.str->view()) : view.ends_with(text.str->view());

@@ -35,9 +35,7 @@ double float_floor_div(double a, double b) {
 }
 
 // Correctly rounded quotient of two integers where both fit a double exactly; else through long double.
-double true_div(Int a, Int b) {
-  return static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b));
-}
+double true_div(Int a, Int b) { return static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)); }
 
 Value int_arithmetic(Runtime& rt, BinaryOp op, Int a, Int b, bool content) {
   constexpr Int kExact = Int(1) << 53;
@@ -68,7 +66,8 @@ Value int_arithmetic(Runtime& rt, BinaryOp op, Int a, Int b, bool content) {
         if (op == BinaryOp::kMod) out = a - out * b;
       }
       break;
-    case BinaryOp::kPow: break;
+    case BinaryOp::kPow:
+      break;
   }
   return Value::integer(out, content);
 }
@@ -108,10 +107,14 @@ Value arithmetic(Runtime& rt, BinaryOp op, const Value& a, const Value& b) {
   if (a.is_int() && b.is_int()) return int_arithmetic(rt, op, a.as_int(), b.as_int(), content);
   const double x = as_double(rt, a), y = as_double(rt, b);
   switch (op) {
-    case BinaryOp::kAdd: return Value::real(x + y, content);
-    case BinaryOp::kSub: return Value::real(x - y, content);
-    case BinaryOp::kMul: return Value::real(x * y, content);
-    default: break;
+    case BinaryOp::kAdd:
+      return Value::real(x + y, content);
+    case BinaryOp::kSub:
+      return Value::real(x - y, content);
+    case BinaryOp::kMul:
+      return Value::real(x * y, content);
+    default:
+      break;
   }
   if (y == 0.0) rt.fail("float division or modulo by zero");
   if (op == BinaryOp::kDiv) return Value::real(x / y, content);

@@ -16,7 +16,8 @@ constexpr const char* kSymbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"
 [[noreturn]] void fail_operands(Runtime& rt, BinaryOp op, const Value& a, const Value& b) {
   if (op == BinaryOp::kAdd && (a.is_string() || a.is_sequence()))
     rt.fail("can only concatenate {} (not \"{}\") to {}", type_name(a), type_name(b), type_name(a));
-  rt.fail("unsupported operand type(s) for {}: '{}' and '{}'", kSymbols[static_cast<int>(op)], type_name(a), type_name(b));
+  rt.fail("unsupported operand type(s) for {}: '{}' and '{}'", kSymbols[static_cast<int>(op)], type_name(a),
+          type_name(b));
 }
 
 Value add_strings(Runtime& rt, const Str& a, const Str& b) {
@@ -80,20 +81,26 @@ Value positive(Runtime& rt, const Value& value) {
 
 bool compare_op(Runtime& rt, CompareOp op, const Value& a, const Value& b) {
   switch (op) {
-    case CompareOp::kEq: return equals(rt, a, b);
-    case CompareOp::kNe: return !equals(rt, a, b);
-    case CompareOp::kLt: return compare(rt, a, b, "<") == -1;
+    case CompareOp::kEq:
+      return equals(rt, a, b);
+    case CompareOp::kNe:
+      return !equals(rt, a, b);
+    case CompareOp::kLt:
+      return compare(rt, a, b, "<") == -1;
     case CompareOp::kLe: {
       const int order = compare(rt, a, b, "<=");
       return order == -1 || order == 0;
     }
-    case CompareOp::kGt: return compare(rt, a, b, ">") == 1;
+    case CompareOp::kGt:
+      return compare(rt, a, b, ">") == 1;
     case CompareOp::kGe: {
       const int order = compare(rt, a, b, ">=");
       return order == 1 || order == 0;
     }
-    case CompareOp::kIn: return contains(rt, b, a);
-    case CompareOp::kNotIn: return !contains(rt, b, a);
+    case CompareOp::kIn:
+      return contains(rt, b, a);
+    case CompareOp::kNotIn:
+      return !contains(rt, b, a);
   }
   return false;
 }
@@ -101,10 +108,10 @@ bool compare_op(Runtime& rt, CompareOp op, const Value& a, const Value& b) {
 bool contains(Runtime& rt, const Value& container, const Value& item) {
   switch (container.kind) {
     case Kind::kString:
-      if (!item.is_string())
-        rt.fail("'in <string>' requires string as left operand, not {}", type_name(item));
+      if (!item.is_string()) rt.fail("'in <string>' requires string as left operand, not {}", type_name(item));
       return find_text(rt, container.str->view(), item.str->view(), 0) != std::string_view::npos;
-    case Kind::kDict: return container.dict->find(rt, item) != nullptr;
+    case Kind::kDict:
+      return container.dict->find(rt, item) != nullptr;
     case Kind::kRange: {
       if (!item.is_number()) return false;
       const Range& range = *container.range;
@@ -117,7 +124,8 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
     case Kind::kView:
       if (container.view->kind == ViewKind::kKeys) return container.view->dict->find(rt, item) != nullptr;
       break;
-    default: break;
+    default:
+      break;
   }
   if (!iterable(container)) rt.fail("argument of type '{}' is not iterable", type_name(container));
   Iter* iter = iterate(rt, container);

@@ -25,16 +25,26 @@ Parser::Level::Level(Parser& parser) : parser_(parser) {
 
 std::string Parser::describe(const Token& token) {
   switch (token.kind) {
-    case TokenKind::kData: return "template text";
-    case TokenKind::kBlockBegin: return "'begin of statement block'";
-    case TokenKind::kBlockEnd: return "'end of statement block'";
-    case TokenKind::kVariableBegin: return "'begin of print statement'";
-    case TokenKind::kVariableEnd: return "'end of print statement'";
-    case TokenKind::kString: return "'string'";
-    case TokenKind::kInteger: return "'integer'";
-    case TokenKind::kFloat: return "'float'";
-    case TokenKind::kEnd: return "'end of template'";
-    default: return "'" + token.text + "'";
+    case TokenKind::kData:
+      return "template text";
+    case TokenKind::kBlockBegin:
+      return "'begin of statement block'";
+    case TokenKind::kBlockEnd:
+      return "'end of statement block'";
+    case TokenKind::kVariableBegin:
+      return "'begin of print statement'";
+    case TokenKind::kVariableEnd:
+      return "'end of print statement'";
+    case TokenKind::kString:
+      return "'string'";
+    case TokenKind::kInteger:
+      return "'integer'";
+    case TokenKind::kFloat:
+      return "'float'";
+    case TokenKind::kEnd:
+      return "'end of template'";
+    default:
+      return "'" + token.text + "'";
   }
 }
 
@@ -58,7 +68,8 @@ void Parser::fail_tag(const Token& tag) {
   std::string text = fmt::format("Encountered unknown tag '{}'.", tag.text);
   if (tag.text == "include" || tag.text == "import" || tag.text == "from" || tag.text == "extends")
     text = fmt::format("a chat template stands alone: '{}' is not available", tag.text);
-  if (!open_tags_.empty()) text += fmt::format(" The innermost block that needs to be closed is '{}'.", open_tags_.back());
+  if (!open_tags_.empty())
+    text += fmt::format(" The innermost block that needs to be closed is '{}'.", open_tags_.back());
   fail(tag.pos, text);
 }
 
@@ -140,7 +151,8 @@ Stmt* Parser::statement() {
     next();
     return node;
   }
-  const auto* rule = std::find_if(std::begin(kRules), std::end(kRules), [&](const auto& r) { return r.tag == tag.text; });
+  const auto* rule =
+      std::find_if(std::begin(kRules), std::end(kRules), [&](const auto& r) { return r.tag == tag.text; });
   if (rule == std::end(kRules)) fail_tag(tag);
   open_tags_.push_back(tag.text);
   Stmt* node = (this->*rule->rule)(make_stmt(rule->kind, tag.pos));
@@ -163,9 +175,9 @@ Stmt* Parser::if_statement(Stmt* node) {
 }
 
 Stmt* Parser::for_statement(Stmt* node) {
-  node->target = target(false, "in");
+  node->target = target(false);
   if (!skip_name("in")) fail(current().pos, "expected token 'in', got " + describe(current()));
-  node->expr = tuple({.with_condition = false, .stop = "recursive"});
+  node->expr = tuple({.with_condition = false});
   if (skip_name("if")) node->test = expression();
   node->recursive = skip_name("recursive");
   node->body = block({"endfor", "else"});
@@ -177,7 +189,7 @@ Stmt* Parser::for_statement(Stmt* node) {
 }
 
 Stmt* Parser::set_statement(Stmt* node) {
-  node->target = target(true, {});
+  node->target = target(true);
   if (skip_op("=")) {
     node->expr = tuple({});
     return node;
@@ -240,7 +252,7 @@ Stmt* Parser::filter_statement(Stmt* node) {
 Stmt* Parser::with_statement(Stmt* node) {
   while (!is(TokenKind::kBlockEnd)) {
     if (!node->targets.empty()) expect_op(",");
-    node->targets.push_back(target(false, {}));
+    node->targets.push_back(target(false));
     expect_op("=");
     node->values.push_back(expression());
   }
@@ -261,7 +273,8 @@ Stmt* Parser::block_statement(Stmt* node) {
 
 Stmt* Parser::autoescape_statement(Stmt* node) {
   Expr* on = expression();
-  if (on->kind != ExprKind::kConst || truthy(on->constant)) fail(node->pos, "autoescape is not available in chat templates");
+  if (on->kind != ExprKind::kConst || truthy(on->constant))
+    fail(node->pos, "autoescape is not available in chat templates");
   node->body = block({"endautoescape"});
   next();
   return node;

@@ -49,15 +49,14 @@ class Parser {
   Expr* list();
   Expr* dict();
   struct TupleRules {
-    bool targets = false;         // only names and literals
+    bool targets = false;  // only names and literals
     bool with_condition = true;
     bool with_namespace = false;  // name.attribute is a target
     bool parentheses = false;     // may be empty
-    std::string_view stop = {};   // a name that ends it
   };
   Expr* tuple(const TupleRules& rules);
   Expr* tuple_item(const TupleRules& rules);
-  Expr* target(bool with_namespace, std::string_view stop);
+  Expr* target(bool with_namespace);
   void check_target(const Expr& node);
 
   // Statements (jinja_parser.cc).

@@ -91,9 +91,9 @@ Expr* Parser::negation() {
 }
 
 Expr* Parser::comparison() {
-  static constexpr std::pair<std::string_view, CompareOp> kOps[] = {
-      {"==", CompareOp::kEq}, {"!=", CompareOp::kNe}, {"<", CompareOp::kLt},
-      {"<=", CompareOp::kLe}, {">", CompareOp::kGt},  {">=", CompareOp::kGe}};
+  static constexpr std::pair<std::string_view, CompareOp> kOps[] = {{"==", CompareOp::kEq}, {"!=", CompareOp::kNe},
+                                                                    {"<", CompareOp::kLt},  {"<=", CompareOp::kLe},
+                                                                    {">", CompareOp::kGt},  {">=", CompareOp::kGe}};
   Expr* left = sum();
   Expr* node = nullptr;
   while (true) {
@@ -405,10 +405,7 @@ Expr* Parser::tuple_item(const TupleRules& rules) {
 }
 
 Expr* Parser::tuple(const TupleRules& rules) {
-  const auto at_end = [&] {
-    return is(TokenKind::kVariableEnd) || is(TokenKind::kBlockEnd) || is_op(")") ||
-           (!rules.stop.empty() && is_name(rules.stop));
-  };
+  const auto at_end = [&] { return is(TokenKind::kVariableEnd) || is(TokenKind::kBlockEnd) || is_op(")"); };
   const std::uint32_t pos = current().pos;
   std::vector<Expr*> items;
   bool is_tuple = false;
@@ -434,8 +431,8 @@ void Parser::check_target(const Expr& node) {
   for (const Expr* item : node.items) check_target(*item);
 }
 
-Expr* Parser::target(bool with_namespace, std::string_view stop) {
-  Expr* node = tuple({.targets = true, .with_namespace = with_namespace, .stop = stop});
+Expr* Parser::target(bool with_namespace) {
+  Expr* node = tuple({.targets = true, .with_namespace = with_namespace});
   check_target(*node);
   return node;
 }

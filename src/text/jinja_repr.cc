@@ -112,7 +112,9 @@ void append_range(StrBuilder& out, const Range& range) {
 
 void append_object(StrBuilder& out, Runtime& rt, const Value& value) {
   switch (value.kind) {
-    case Kind::kRange: append_range(out, *value.range); return;
+    case Kind::kRange:
+      append_range(out, *value.range);
+      return;
     case Kind::kView:
       out.append(std::string(type_name(value)) + "(");
       append_items(out, rt, Value::list_of(collect(rt, value)));
@@ -124,11 +126,17 @@ void append_object(StrBuilder& out, Runtime& rt, const Value& value) {
       out.append(">");
       return;
     case Kind::kLoop:
-      out.append("<LoopContext " + int_text(value.loop->index0 + 1) + "/" + int_text(loop_length(rt, *value.loop)) + ">");
+      out.append("<LoopContext " + int_text(value.loop->index0 + 1) + "/" + int_text(loop_length(rt, *value.loop)) +
+                 ">");
       return;
-    case Kind::kMacro: out.append("<Macro '" + value.macro->definition->name + "'>"); return;
-    case Kind::kFunction: out.append("<function " + std::string(value.function->method->name) + ">"); return;
-    default: out.append("<" + std::string(type_name(value)) + " object>");
+    case Kind::kMacro:
+      out.append("<Macro '" + value.macro->definition->name + "'>");
+      return;
+    case Kind::kFunction:
+      out.append("<function " + std::string(value.function->method->name) + ">");
+      return;
+    default:
+      out.append("<" + std::string(type_name(value)) + " object>");
   }
 }
 
@@ -139,16 +147,33 @@ void append_repr(StrBuilder& out, Runtime& rt, const Value& value) {
   rt.step();
   switch (value.kind) {
     case Kind::kMissing:
-    case Kind::kUndefined: out.append("Undefined"); return;
-    case Kind::kNone: out.append("None", value.content); return;
-    case Kind::kBool: out.append(value.b ? "True" : "False", value.content); return;
-    case Kind::kInt: out.append(int_text(value.i), value.content); return;
-    case Kind::kFloat: out.append(float_text(value.f), value.content); return;
-    case Kind::kString: append_quoted(out, rt, *value.str); return;
+    case Kind::kUndefined:
+      out.append("Undefined");
+      return;
+    case Kind::kNone:
+      out.append("None", value.content);
+      return;
+    case Kind::kBool:
+      out.append(value.b ? "True" : "False", value.content);
+      return;
+    case Kind::kInt:
+      out.append(int_text(value.i), value.content);
+      return;
+    case Kind::kFloat:
+      out.append(float_text(value.f), value.content);
+      return;
+    case Kind::kString:
+      append_quoted(out, rt, *value.str);
+      return;
     case Kind::kList:
-    case Kind::kTuple: append_items(out, rt, value); return;
-    case Kind::kDict: append_dict(out, rt, *value.dict); return;
-    default: append_object(out, rt, value);
+    case Kind::kTuple:
+      append_items(out, rt, value);
+      return;
+    case Kind::kDict:
+      append_dict(out, rt, *value.dict);
+      return;
+    default:
+      append_object(out, rt, value);
   }
 }
 
@@ -179,12 +204,23 @@ Value escape_html(Runtime& rt, const Str& text) {
   for (std::size_t i = 0; i < text.size; ++i) {
     std::string_view entity;
     switch (text.data[i]) {
-      case '&': entity = "&amp;"; break;
-      case '<': entity = "&lt;"; break;
-      case '>': entity = "&gt;"; break;
-      case '\'': entity = "&#39;"; break;
-      case '"': entity = "&#34;"; break;
-      default: continue;
+      case '&':
+        entity = "&amp;";
+        break;
+      case '<':
+        entity = "&lt;";
+        break;
+      case '>':
+        entity = "&gt;";
+        break;
+      case '\'':
+        entity = "&#39;";
+        break;
+      case '"':
+        entity = "&#34;";
+        break;
+      default:
+        continue;
     }
     out.append(text, plain, i);
     out.append_for(entity, text, i, i + 1);

@@ -53,9 +53,7 @@ char* Runtime::extend_text(const char* end, std::size_t more) {
 
 void Runtime::fail_text(const std::string& text, bool raised) const { fail_at(source_, pos_, text, raised); }
 
-void Runtime::fail_steps() const {
-  fail("the template does not end: more than {} steps", limits_.max_steps);
-}
+void Runtime::fail_steps() const { fail("the template does not end: more than {} steps", limits_.max_steps); }
 
 void Runtime::fail_depth() {
   --depth_;  // the level that failed was never entered

@@ -17,11 +17,11 @@ namespace fathom::jinja {
 
 // Bounds that keep a hostile template from hanging, overflowing the stack or filling the memory.
 struct Limits {
-  i64 max_steps = 50'000'000;          // nodes evaluated, items iterated, 64-byte blocks of text touched
-  i64 max_bytes = i64{512} << 20;      // all values made during one rendering
-  i64 max_output = i64{64} << 20;      // bytes of the rendered text
-  i64 max_range = 100'000;             // items of a range(), as Jinja's sandbox has it
-  int max_depth = 1500;                // nested evaluations: expressions, statements, macro calls, nested values
+  i64 max_steps = 10'000'000;      // nodes evaluated, items iterated, 64-byte blocks of text touched
+  i64 max_bytes = i64{512} << 20;  // all values made during one rendering
+  i64 max_output = i64{64} << 20;  // bytes of the rendered text
+  i64 max_range = 100'000;         // items of a range(), as Jinja's sandbox has it
+  int max_depth = 1500;            // nested evaluations: expressions, statements, macro calls, nested values
 };
 
 // A failure at a place of a template. `raised()` tells that the template itself called raise_exception.
@@ -29,7 +29,10 @@ class TemplateError : public Error {
  public:
   TemplateError(const std::string& text, int line, int column, bool raised = false)
       : Error(fmt::format("chat template, line {}, column {}: {}", line, column, text)),
-        text_(text), line_(line), column_(column), raised_(raised) {}
+        text_(text),
+        line_(line),
+        column_(column),
+        raised_(raised) {}
   const std::string& text() const { return text_; }
   int line() const { return line_; }
   int column() const { return column_; }
@@ -78,7 +81,8 @@ class Runtime {
 
   void step(i64 count = 1) {
     steps_ += count;
-    if (steps_ > limits_.max_steps) [[unlikely]] fail_steps();
+    if (steps_ > limits_.max_steps) [[unlikely]]
+      fail_steps();
   }
   // Accounts for work over `bytes` bytes of text.
   void scan(std::size_t bytes) { step(1 + static_cast<i64>(bytes / 64)); }

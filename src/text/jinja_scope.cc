@@ -140,12 +140,17 @@ class Resolver {
           declare_reads(symbols, stmt->expr);
           declare_target(symbols, stmt->target, in_branch, false);
           break;
-        case StmtKind::kSetBlock: declare_target(symbols, stmt->target, in_branch, false); break;
-        case StmtKind::kMacro: symbols.write(stmt->text, in_branch); break;
+        case StmtKind::kSetBlock:
+          declare_target(symbols, stmt->target, in_branch, false);
+          break;
+        case StmtKind::kMacro:
+          symbols.write(stmt->text, in_branch);
+          break;
         case StmtKind::kWith:
           for (Expr* value : stmt->values) declare_reads(symbols, value);
           break;
-        default: declare_reads(symbols, stmt->expr);
+        default:
+          declare_reads(symbols, stmt->expr);
       }
     }
   }
@@ -182,15 +187,20 @@ class Resolver {
 
   void bind(Symbols& symbols, Stmt& stmt, Place place) {
     switch (stmt.kind) {
-      case StmtKind::kData: break;
-      case StmtKind::kOutput: bind(symbols, stmt.expr, place); break;
+      case StmtKind::kData:
+        break;
+      case StmtKind::kOutput:
+        bind(symbols, stmt.expr, place);
+        break;
       case StmtKind::kIf:
         for (Branch& branch : stmt.branches) {
           bind(symbols, branch.condition, {true, place.loop});
           bind(symbols, branch.body, {true, place.loop});
         }
         break;
-      case StmtKind::kFor: bind_for(symbols, stmt, place); break;
+      case StmtKind::kFor:
+        bind_for(symbols, stmt, place);
+        break;
       case StmtKind::kSet:
         bind(symbols, stmt.expr, place);
         bind(symbols, stmt.target, place);
@@ -207,7 +217,9 @@ class Resolver {
       case StmtKind::kSetBlock:
       case StmtKind::kFilterBlock:
       case StmtKind::kScope:
-      case StmtKind::kWith: bind_inner(symbols, stmt, place); break;
+      case StmtKind::kWith:
+        bind_inner(symbols, stmt, place);
+        break;
       case StmtKind::kBreak:
       case StmtKind::kContinue:
         if (!place.loop)

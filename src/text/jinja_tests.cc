@@ -11,9 +11,7 @@ namespace {
 
 Value yes(bool value) { return Value::boolean(value); }
 
-Value remainder(Call& call, Int divisor) {
-  return binary(call.rt, BinaryOp::kMod, call.self, Value::integer(divisor));
-}
+Value remainder(Call& call, Int divisor) { return binary(call.rt, BinaryOp::kMod, call.self, Value::integer(divisor)); }
 
 Value test_odd(Call& call) { return yes(equals(call.rt, remainder(call, 2), Value::integer(1))); }
 Value test_even(Call& call) { return yes(equals(call.rt, remainder(call, 2), Value::integer(0))); }
@@ -22,9 +20,7 @@ Value test_divisibleby(Call& call) {
 }
 Value test_defined(Call& call) { return yes(!call.self.is(Kind::kUndefined)); }
 Value test_undefined(Call& call) { return yes(call.self.is(Kind::kUndefined)); }
-Value test_filter(Call& call) {
-  return yes(call.self.is_string() && find_filter(call.self.str->view()) != nullptr);
-}
+Value test_filter(Call& call) { return yes(call.self.is_string() && find_filter(call.self.str->view()) != nullptr); }
 Value test_test(Call& call) { return yes(call.self.is_string() && find_test(call.self.str->view()) != nullptr); }
 Value test_none(Call& call) { return yes(call.self.is(Kind::kNone)); }
 Value test_boolean(Call& call) { return yes(call.self.is(Kind::kBool)); }
@@ -60,8 +56,10 @@ Value test_sequence(Call& call) {
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kDict:
-    case Kind::kRange: return yes(true);
-    default: return yes(false);
+    case Kind::kRange:
+      return yes(true);
+    default:
+      return yes(false);
   }
 }
 
@@ -71,8 +69,10 @@ Value test_callable(Call& call) {
     case Kind::kLoop:
     case Kind::kMacro:
     case Kind::kFunction:
-    case Kind::kJoiner: return yes(true);
-    default: return yes(false);
+    case Kind::kJoiner:
+      return yes(true);
+    default:
+      return yes(false);
   }
 }
 

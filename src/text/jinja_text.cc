@@ -16,10 +16,14 @@ std::size_t char_size(std::string_view text, std::size_t pos) {
 char32_t char_at(std::string_view text, std::size_t pos) {
   const auto byte = [&](std::size_t i) -> char32_t { return static_cast<unsigned char>(text[pos + i]); };
   switch (char_size(text, pos)) {
-    case 1: return byte(0);
-    case 2: return (byte(0) & 0x1F) << 6 | (byte(1) & 0x3F);
-    case 3: return (byte(0) & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
-    default: return (byte(0) & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
+    case 1:
+      return byte(0);
+    case 2:
+      return (byte(0) & 0x1F) << 6 | (byte(1) & 0x3F);
+    case 3:
+      return (byte(0) & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
+    default:
+      return (byte(0) & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
   }
 }
 
@@ -70,7 +74,8 @@ void StrBuilder::append(const Str& text, std::size_t begin, std::size_t end) {
   const std::size_t base = bytes_.size();
   append(text.view().substr(begin, end - begin), false);
   const Span* last = text.content + text.content_count;
-  const Span* span = std::lower_bound(text.content, last, begin, [](const Span& s, std::size_t b) { return s.end <= b; });
+  const Span* span =
+      std::lower_bound(text.content, last, begin, [](const Span& s, std::size_t b) { return s.end <= b; });
   for (; span != last && span->begin < end; ++span) {
     rt_.step();
     mark(base + std::max(span->begin, begin) - begin, base + std::min(span->end, end) - begin);
@@ -110,7 +115,8 @@ Value make_str(Runtime& rt, std::string_view text, bool content) {
 
 bool any_content(const Str& text, std::size_t begin, std::size_t end) {
   const Span* last = text.content + text.content_count;
-  const Span* span = std::lower_bound(text.content, last, begin, [](const Span& s, std::size_t b) { return s.end <= b; });
+  const Span* span =
+      std::lower_bound(text.content, last, begin, [](const Span& s, std::size_t b) { return s.end <= b; });
   return span != last && span->begin < end;
 }
 

@@ -16,15 +16,30 @@ class JsonWriter {
     Runtime::Nest nest(rt_);
     rt_.step();
     switch (value.kind) {
-      case Kind::kNone: out_.append("null", value.content); return;
-      case Kind::kBool: out_.append(value.b ? "true" : "false", value.content); return;
-      case Kind::kInt: out_.append(int_text(value.i), value.content); return;
-      case Kind::kFloat: out_.append(number(value.f), value.content); return;
-      case Kind::kString: write_string(*value.str); return;
+      case Kind::kNone:
+        out_.append("null", value.content);
+        return;
+      case Kind::kBool:
+        out_.append(value.b ? "true" : "false", value.content);
+        return;
+      case Kind::kInt:
+        out_.append(int_text(value.i), value.content);
+        return;
+      case Kind::kFloat:
+        out_.append(number(value.f), value.content);
+        return;
+      case Kind::kString:
+        write_string(*value.str);
+        return;
       case Kind::kList:
-      case Kind::kTuple: write_list(*value.list); return;
-      case Kind::kDict: write_dict(*value.dict); return;
-      default: rt_.fail("Object of type {} is not JSON serializable", type_name(value));
+      case Kind::kTuple:
+        write_list(*value.list);
+        return;
+      case Kind::kDict:
+        write_dict(*value.dict);
+        return;
+      default:
+        rt_.fail("Object of type {} is not JSON serializable", type_name(value));
     }
   }
 
@@ -57,14 +72,22 @@ class JsonWriter {
 
   std::string escape(char32_t c) const {
     switch (c) {
-      case '"': return "\\\"";
-      case '\\': return "\\\\";
-      case '\n': return "\\n";
-      case '\r': return "\\r";
-      case '\t': return "\\t";
-      case '\f': return "\\f";
-      case '\b': return "\\b";
-      default: break;
+      case '"':
+        return "\\\"";
+      case '\\':
+        return "\\\\";
+      case '\n':
+        return "\\n";
+      case '\r':
+        return "\\r";
+      case '\t':
+        return "\\t";
+      case '\f':
+        return "\\f";
+      case '\b':
+        return "\\b";
+      default:
+        break;
     }
     const auto code = static_cast<std::uint32_t>(c);
     if (code < 0x20 || (style_.ensure_ascii && code >= 0x7F && code < 0x10000)) return fmt::format("\\u{:04x}", code);
@@ -99,12 +122,23 @@ class JsonWriter {
 
   void write_key(const Value& key) {
     switch (key.kind) {
-      case Kind::kString: write_string(*key.str); return;
-      case Kind::kNone: out_.append("\"null\""); return;
-      case Kind::kBool: out_.append(key.b ? "\"true\"" : "\"false\""); return;
-      case Kind::kInt: out_.append("\"" + int_text(key.i) + "\"", key.content); return;
-      case Kind::kFloat: out_.append("\"" + number(key.f) + "\"", key.content); return;
-      default: rt_.fail("keys must be str, int, float, bool or None, not {}", type_name(key));
+      case Kind::kString:
+        write_string(*key.str);
+        return;
+      case Kind::kNone:
+        out_.append("\"null\"");
+        return;
+      case Kind::kBool:
+        out_.append(key.b ? "\"true\"" : "\"false\"");
+        return;
+      case Kind::kInt:
+        out_.append("\"" + int_text(key.i) + "\"", key.content);
+        return;
+      case Kind::kFloat:
+        out_.append("\"" + number(key.f) + "\"", key.content);
+        return;
+      default:
+        rt_.fail("keys must be str, int, float, bool or None, not {}", type_name(key));
     }
   }
 
@@ -128,9 +162,8 @@ class JsonWriter {
   const Dict::Entry* sorted(const Dict& dict) {
     auto* copy = rt_.array<Dict::Entry>(dict.size);
     std::copy(dict.begin(), dict.end(), copy);
-    std::stable_sort(copy, copy + dict.size, [&](const Dict::Entry& a, const Dict::Entry& b) {
-      return compare(rt_, a.key, b.key, "<") == -1;
-    });
+    std::stable_sort(copy, copy + dict.size,
+                     [&](const Dict::Entry& a, const Dict::Entry& b) { return compare(rt_, a.key, b.key, "<") == -1; });
     return copy;
   }
 

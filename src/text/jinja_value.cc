@@ -35,27 +35,44 @@ Value make_tuple(Runtime& rt, std::initializer_list<Value> items) {
 const char* type_name(const Value& value) {
   switch (value.kind) {
     case Kind::kMissing:
-    case Kind::kUndefined: return "Undefined";
-    case Kind::kNone: return "NoneType";
-    case Kind::kBool: return "bool";
-    case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
-    case Kind::kString: return value.str->markup ? "Markup" : "str";
-    case Kind::kList: return "list";
-    case Kind::kTuple: return "tuple";
-    case Kind::kDict: return "dict";
-    case Kind::kRange: return "range";
+    case Kind::kUndefined:
+      return "Undefined";
+    case Kind::kNone:
+      return "NoneType";
+    case Kind::kBool:
+      return "bool";
+    case Kind::kInt:
+      return "int";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kString:
+      return value.str->markup ? "Markup" : "str";
+    case Kind::kList:
+      return "list";
+    case Kind::kTuple:
+      return "tuple";
+    case Kind::kDict:
+      return "dict";
+    case Kind::kRange:
+      return "range";
     case Kind::kView:
       return value.view->kind == ViewKind::kKeys     ? "dict_keys"
              : value.view->kind == ViewKind::kValues ? "dict_values"
                                                      : "dict_items";
-    case Kind::kGenerator: return value.generator->type;
-    case Kind::kNamespace: return "Namespace";
-    case Kind::kLoop: return "LoopContext";
-    case Kind::kMacro: return "Macro";
-    case Kind::kFunction: return "function";
-    case Kind::kCycler: return "Cycler";
-    case Kind::kJoiner: return "Joiner";
+    case Kind::kGenerator:
+      return value.generator->type;
+    case Kind::kNamespace:
+      return "Namespace";
+    case Kind::kLoop:
+      return "LoopContext";
+    case Kind::kMacro:
+      return "Macro";
+    case Kind::kFunction:
+      return "function";
+    case Kind::kCycler:
+      return "Cycler";
+    case Kind::kJoiner:
+      return "Joiner";
   }
   return "object";
 }
@@ -64,17 +81,27 @@ bool truthy(const Value& value) {
   switch (value.kind) {
     case Kind::kMissing:
     case Kind::kUndefined:
-    case Kind::kNone: return false;
-    case Kind::kBool: return value.b;
-    case Kind::kInt: return value.i != 0;
-    case Kind::kFloat: return value.f != 0.0;
-    case Kind::kString: return value.str->size != 0;
+    case Kind::kNone:
+      return false;
+    case Kind::kBool:
+      return value.b;
+    case Kind::kInt:
+      return value.i != 0;
+    case Kind::kFloat:
+      return value.f != 0.0;
+    case Kind::kString:
+      return value.str->size != 0;
     case Kind::kList:
-    case Kind::kTuple: return value.list->size != 0;
-    case Kind::kDict: return value.dict->size != 0;
-    case Kind::kRange: return value.range->size() != 0;
-    case Kind::kView: return value.view->dict->size != 0;
-    default: return true;
+    case Kind::kTuple:
+      return value.list->size != 0;
+    case Kind::kDict:
+      return value.dict->size != 0;
+    case Kind::kRange:
+      return value.range->size() != 0;
+    case Kind::kView:
+      return value.view->dict->size != 0;
+    default:
+      return true;
   }
 }
 
@@ -141,16 +168,22 @@ bool equals(Runtime& rt, const Value& a, const Value& b) {
   switch (a.kind) {
     case Kind::kMissing:
     case Kind::kUndefined:
-    case Kind::kNone: return true;
+    case Kind::kNone:
+      return true;
     case Kind::kString:
       if (a.str->size == b.str->size) rt.scan(a.str->size);
       return a.str->view() == b.str->view();
     case Kind::kList:
-    case Kind::kTuple: return a.list == b.list || equal_lists(rt, *a.list, *b.list);
-    case Kind::kDict: return a.dict == b.dict || equal_dicts(rt, *a.dict, *b.dict);
-    case Kind::kRange: return equal_ranges(*a.range, *b.range);
-    case Kind::kView: return equal_views(rt, a, b);
-    default: return same(a, b);
+    case Kind::kTuple:
+      return a.list == b.list || equal_lists(rt, *a.list, *b.list);
+    case Kind::kDict:
+      return a.dict == b.dict || equal_dicts(rt, *a.dict, *b.dict);
+    case Kind::kRange:
+      return equal_ranges(*a.range, *b.range);
+    case Kind::kView:
+      return equal_views(rt, a, b);
+    default:
+      return same(a, b);
   }
 }
 
@@ -158,13 +191,20 @@ bool same(const Value& a, const Value& b) {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
     case Kind::kMissing:
-    case Kind::kNone: return true;
-    case Kind::kBool: return a.b == b.b;
-    case Kind::kInt: return a.i == b.i;
-    case Kind::kFloat: return std::memcmp(&a.f, &b.f, sizeof a.f) == 0;
-    case Kind::kString: return a.str == b.str || (a.str->chars <= 1 && a.str->view() == b.str->view());
-    case Kind::kFunction: return a.function == b.function;
-    default: return a.list == b.list;
+    case Kind::kNone:
+      return true;
+    case Kind::kBool:
+      return a.b == b.b;
+    case Kind::kInt:
+      return a.i == b.i;
+    case Kind::kFloat:
+      return std::memcmp(&a.f, &b.f, sizeof a.f) == 0;
+    case Kind::kString:
+      return a.str == b.str || (a.str->chars <= 1 && a.str->view() == b.str->view());
+    case Kind::kFunction:
+      return a.function == b.function;
+    default:
+      return a.list == b.list;
   }
 }
 
@@ -204,11 +244,14 @@ std::uint64_t hash_text(std::string_view text) { return mix(std::hash<std::strin
 std::uint64_t hash_of(Runtime& rt, const Value& value) {
   switch (value.kind) {
     case Kind::kBool:
-    case Kind::kInt: return hash_int(value.as_int());
+    case Kind::kInt:
+      return hash_int(value.as_int());
     case Kind::kFloat:
       if (std::abs(value.f) < 0x1p126 && value.f == std::trunc(value.f)) return hash_int(static_cast<Int>(value.f));
       return mix(std::hash<double>()(value.f));
-    case Kind::kString: rt.scan(value.str->size); return hash_text(value.str->view());
+    case Kind::kString:
+      rt.scan(value.str->size);
+      return hash_text(value.str->view());
     case Kind::kTuple: {
       Runtime::Nest nest(rt);
       std::uint64_t hash = 0x345678;
@@ -216,12 +259,15 @@ std::uint64_t hash_of(Runtime& rt, const Value& value) {
       return hash;
     }
     case Kind::kList:
-    case Kind::kDict: rt.fail("unhashable type: '{}'", type_name(value));
+    case Kind::kDict:
+      rt.fail("unhashable type: '{}'", type_name(value));
     case Kind::kView:
       if (value.view->kind != ViewKind::kValues) rt.fail("unhashable type: '{}'", type_name(value));
       return 2;
-    case Kind::kRange: return hash_int(value.range->size());
-    default: return static_cast<std::uint64_t>(value.kind);
+    case Kind::kRange:
+      return hash_int(value.range->size());
+    default:
+      return static_cast<std::uint64_t>(value.kind);
   }
 }
 
@@ -281,15 +327,23 @@ void Dict::set(Runtime& rt, const Value& key, const Value& value) {
 
 Int length_of(Runtime& rt, const Value& value) {
   switch (value.kind) {
-    case Kind::kUndefined: return 0;
-    case Kind::kString: return static_cast<Int>(value.str->chars);
+    case Kind::kUndefined:
+      return 0;
+    case Kind::kString:
+      return static_cast<Int>(value.str->chars);
     case Kind::kList:
-    case Kind::kTuple: return static_cast<Int>(value.list->size);
-    case Kind::kDict: return static_cast<Int>(value.dict->size);
-    case Kind::kRange: return value.range->size();
-    case Kind::kView: return static_cast<Int>(value.view->dict->size);
-    case Kind::kLoop: return loop_length(rt, *value.loop);
-    default: rt.fail("a value of type '{}' has no length", type_name(value));
+    case Kind::kTuple:
+      return static_cast<Int>(value.list->size);
+    case Kind::kDict:
+      return static_cast<Int>(value.dict->size);
+    case Kind::kRange:
+      return value.range->size();
+    case Kind::kView:
+      return static_cast<Int>(value.view->dict->size);
+    case Kind::kLoop:
+      return loop_length(rt, *value.loop);
+    default:
+      rt.fail("a value of type '{}' has no length", type_name(value));
   }
 }
 
@@ -298,24 +352,42 @@ namespace {
 // The object as Jinja names it in "... has no attribute".
 const char* object_name(const Value& object) {
   switch (object.kind) {
-    case Kind::kNone: return "None";
-    case Kind::kBool: return "bool object";
-    case Kind::kInt: return "int object";
-    case Kind::kFloat: return "float object";
-    case Kind::kString: return object.str->markup ? "markupsafe.Markup object" : "str object";
-    case Kind::kList: return "list object";
-    case Kind::kTuple: return "tuple object";
-    case Kind::kDict: return "dict object";
-    case Kind::kRange: return "range object";
-    case Kind::kNamespace: return "jinja2.utils.Namespace object";
-    case Kind::kLoop: return "jinja2.runtime.LoopContext object";
-    case Kind::kMacro: return "jinja2.runtime.Macro object";
-    case Kind::kCycler: return "jinja2.utils.Cycler object";
-    case Kind::kJoiner: return "jinja2.utils.Joiner object";
-    case Kind::kFunction: return "function object";
-    case Kind::kGenerator: return "generator object";
-    case Kind::kView: return "dict view object";
-    default: return "object";
+    case Kind::kNone:
+      return "None";
+    case Kind::kBool:
+      return "bool object";
+    case Kind::kInt:
+      return "int object";
+    case Kind::kFloat:
+      return "float object";
+    case Kind::kString:
+      return object.str->markup ? "markupsafe.Markup object" : "str object";
+    case Kind::kList:
+      return "list object";
+    case Kind::kTuple:
+      return "tuple object";
+    case Kind::kDict:
+      return "dict object";
+    case Kind::kRange:
+      return "range object";
+    case Kind::kNamespace:
+      return "jinja2.utils.Namespace object";
+    case Kind::kLoop:
+      return "jinja2.runtime.LoopContext object";
+    case Kind::kMacro:
+      return "jinja2.runtime.Macro object";
+    case Kind::kCycler:
+      return "jinja2.utils.Cycler object";
+    case Kind::kJoiner:
+      return "jinja2.utils.Joiner object";
+    case Kind::kFunction:
+      return "function object";
+    case Kind::kGenerator:
+      return "generator object";
+    case Kind::kView:
+      return "dict view object";
+    default:
+      return "object";
   }
 }
 

@@ -56,17 +56,20 @@ struct Str {
 };
 
 struct Undefined {
-  const Str* hint = nullptr;       // the whole message, when there is one
-  const char* object = nullptr;    // what was looked into, such as "dict object"; null for a variable
-  const Str* name = nullptr;       // what was looked for
-  bool attribute = true;           // looked for by name, not by another kind of key
+  const Str* hint = nullptr;     // the whole message, when there is one
+  const char* object = nullptr;  // what was looked into, such as "dict object"; null for a variable
+  const Str* name = nullptr;     // what was looked for
+  bool attribute = true;         // looked for by name, not by another kind of key
 };
 
 struct List;
 struct Dict;
 struct Range {
   Int start = 0, stop = 0, step = 1;
-  Int size() const { return step > 0 ? (stop > start ? (stop - start + step - 1) / step : 0) : (start > stop ? (start - stop - step - 1) / -step : 0); }
+  Int size() const {
+    return step > 0 ? (stop > start ? (stop - start + step - 1) / step : 0)
+                    : (start > stop ? (start - stop - step - 1) / -step : 0);
+  }
 };
 struct View;
 struct Generator;
@@ -109,12 +112,38 @@ struct Value {
   Int as_int() const { return kind == Kind::kBool ? Int(b) : i; }
 
   static Value none() { return of(Kind::kNone); }
-  static Value boolean(bool x) { Value v = of(Kind::kBool); v.b = x; return v; }
-  static Value integer(Int x, bool content = false) { Value v = of(Kind::kInt); v.i = x; v.content = content; return v; }
-  static Value real(double x, bool content = false) { Value v = of(Kind::kFloat); v.f = x; v.content = content; return v; }
-  static Value string(const Str* x) { Value v = of(Kind::kString); v.str = x; return v; }
-  static Value list_of(List* x, Kind kind = Kind::kList) { Value v = of(kind); v.list = x; return v; }
-  static Value of(Kind kind) { Value v; v.kind = kind; return v; }
+  static Value boolean(bool x) {
+    Value v = of(Kind::kBool);
+    v.b = x;
+    return v;
+  }
+  static Value integer(Int x, bool content = false) {
+    Value v = of(Kind::kInt);
+    v.i = x;
+    v.content = content;
+    return v;
+  }
+  static Value real(double x, bool content = false) {
+    Value v = of(Kind::kFloat);
+    v.f = x;
+    v.content = content;
+    return v;
+  }
+  static Value string(const Str* x) {
+    Value v = of(Kind::kString);
+    v.str = x;
+    return v;
+  }
+  static Value list_of(List* x, Kind kind = Kind::kList) {
+    Value v = of(kind);
+    v.list = x;
+    return v;
+  }
+  static Value of(Kind kind) {
+    Value v;
+    v.kind = kind;
+    return v;
+  }
 };
 
 // A growing array; a tuple is one that nobody appends to any more.
