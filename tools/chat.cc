@@ -45,7 +45,7 @@ class Chat {
         terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0),
         source_(open_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
         session_(source_, flags.run, 1),
-        prompts_(session_.tokenizer(), source_.directory, flags.answer.chat_template,
+        prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content),
         conversation_(flags.answer.system) {}
 

@@ -92,7 +92,7 @@ class Generate {
         lines_(flags.interactive ? std::vector<std::string>() : read_prompt_file(flags.input_file)),
         source_(open_model(flags.ckpt_path, flags.run.config)),
         session_(source_, flags.run),
-        prompts_(session_.tokenizer(), source_.directory, flags.answer.chat_template,
+        prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content) {}
 
   void run() {

@@ -3,18 +3,24 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-namespace fathom {
-namespace {
+#include "tools/byte_tokenizer.h"
 
-ChatTemplate load_template(const std::filesystem::path& model_dir, const std::filesystem::path& file) {
-  return file.empty() ? ChatTemplate::load(model_dir) : ChatTemplate::load_file(file, model_dir);
+namespace fathom {
+Tokenizer load_tokenizer(const ModelSource& source) {
+  if (!source.directory.empty()) return Tokenizer::load(source.directory);
+  CHECK(source.args.vocab_size >= byte_tokenizer_size(),
+        "{} has no tokenizer, and its vocabulary of {} is too small for one of bytes, which needs {}",
+        source.checkpoint->description(), source.args.vocab_size, byte_tokenizer_size());
+  return Tokenizer::parse(byte_tokenizer_json(source.args), byte_tokenizer_config_json(source.args));
 }
 
-}  // namespace
-
-PromptBuilder::PromptBuilder(const Tokenizer& tokenizer, const std::filesystem::path& model_dir,
-                             const std::filesystem::path& template_file, bool allow_special)
-    : tokenizer_(tokenizer), template_(load_template(model_dir, template_file)), allow_special_(allow_special) {}
+ChatTemplate load_chat_template(const ModelSource& source, const std::filesystem::path& file) {
+  if (!file.empty()) return ChatTemplate::load_file(file, source.directory);
+  if (!source.directory.empty()) return ChatTemplate::load(source.directory);
+  const auto config = nlohmann::json::parse(byte_tokenizer_config_json(source.args));
+  return ChatTemplate::parse(config.at("chat_template").get<std::string>(), config.at("bos_token").get<std::string>(),
+                             config.at("eos_token").get<std::string>());
+}
 
 std::vector<TokenId> PromptBuilder::build(const std::vector<Message>& messages) const {
   nlohmann::ordered_json variables{{"messages", nlohmann::ordered_json::array()}, {"add_generation_prompt", true}};

@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "tools/model_source.h"
 
 namespace fathom {
 
@@ -17,12 +19,17 @@ struct Message {
   std::string content;
 };
 
+// The tokenizer and the chat template of a model; for a synthetic one without files, those of bytes. `file`, where not
+// empty, is taken instead of the model's own template.
+Tokenizer load_tokenizer(const ModelSource& source);
+ChatTemplate load_chat_template(const ModelSource& source, const std::filesystem::path& file);
+
 class PromptBuilder {
  public:
-  // `template_file` empty: the template of the model directory. The tokenizer outlives the builder. Without
-  // `allow_special`, text of messages never becomes a special token, whatever it spells.
-  PromptBuilder(const Tokenizer& tokenizer, const std::filesystem::path& model_dir,
-                const std::filesystem::path& template_file, bool allow_special);
+  // The tokenizer outlives the builder. Without `allow_special`, text of messages never becomes a special token,
+  // whatever it spells.
+  PromptBuilder(const Tokenizer& tokenizer, ChatTemplate chat_template, bool allow_special)
+      : tokenizer_(tokenizer), template_(std::move(chat_template)), allow_special_(allow_special) {}
 
   // The prompt that asks for the next answer; begins with exactly one BOS where the model has one.
   std::vector<TokenId> build(const std::vector<Message>& messages) const;

@@ -1,12 +1,11 @@
 #include "tools/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "backends/create.h"
+#include "tools/progress.h"
+#include "tools/prompt.h"
 
 namespace fathom {
 namespace {
@@ -17,31 +16,17 @@ constexpr i64 kBlockSize = 16;  // tokens: small blocks share more of a conversa
 // Shows on a terminal how far the weights are read; nothing for models that load at once.
 class LoadProgress {
  public:
-  explicit LoadProgress(const Checkpoint& checkpoint) : shown_(::isatty(STDERR_FILENO) != 0) {
+  explicit LoadProgress(const Checkpoint& checkpoint) {
     for (const TensorInfo& tensor : checkpoint.tensors()) total_ += tensor.bytes();
-    shown_ = shown_ && total_ > i64{1} << 28;
-  }
-  ~LoadProgress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
   }
   void operator()(i64 bytes) {
-    const i64 percent = bytes * 100 / std::max<i64>(total_, 1);
-    if (!shown_ || percent == last_) return;
-    last_ = percent;
-    fmt::print(stderr, "\rReading weights: {} % of {:.1f} GiB", percent, static_cast<double>(total_) / (1 << 30));
-    std::fflush(stderr);
+    if (total_ > i64{1} << 28) line_.show(bytes, total_);
   }
 
  private:
-  bool shown_;
-  i64 total_ = 0, last_ = -1;
+  ProgressLine line_;
+  i64 total_ = 0;
 };
-
-Tokenizer load_tokenizer(const ModelSource& source) {
-  CHECK(!source.directory.empty(), "{} has weights but no tokenizer; name a model directory",
-        source.checkpoint->description());
-  return Tokenizer::load(source.directory);
-}
 
 ModelArgs with_flags(ModelArgs args, const ModelFlags& flags, i64 max_batch_size) {
   if (flags.max_seq_len > 0) args.max_seq_len = flags.max_seq_len;
