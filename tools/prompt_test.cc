@@ -67,7 +67,7 @@ TEST_F(PromptTest, NoForgeryAcrossSeams) {
 
 TEST_F(PromptTest, ExactlyOneBos) {
   const auto file = std::filesystem::path(testing::TempDir()) / "bos.jinja";
-  for (const std::string& bos : {"", "{{ bos_token }}", "{{ bos_token }}{{ bos_token }}"}) {
+  for (const char* bos : {"", "{{ bos_token }}", "{{ bos_token }}{{ bos_token }}"}) {
     std::ofstream(file, std::ios::trunc) << bos << "{{ messages[0]['content'] }}";
     const auto ids = PromptBuilder(tokenizer, ChatTemplate::load_file(file, tiny()), false).build({{"user", "hello"}});
     EXPECT_EQ(count(ids, "<｜begin▁of▁sentence｜>"), 1);

@@ -174,6 +174,22 @@ class Flags(GenerateTest):
         self.assertEqual(self.text(*GREEDY, "--max-seq-len", full), "")  # no room: an empty answer, as the reference
 
 
+class Synthetic(GenerateTest):
+    def test_model_without_files(self):
+        config = self.file("args.json", (TINY / "args.json").read_text())
+        edit_json(config, n_layers=2, vocab_size=512)
+        path = self.file("prompts.txt", "hi\n")
+        def answer(model):
+            return json.loads(self.ok("generate", "--ckpt-path", model, "--input-file", path, "--json", "--temperature",
+                                      "0", "--max-new-tokens", "8"))
+        first = answer(f"synthetic:{config}:1")
+        self.assertEqual(first["usage"]["prompt_tokens"], 5)  # BOS, User, h, i, Assistant
+        self.assertEqual(first["ids"], answer(f"synthetic:{config}:1")["ids"])
+        self.assertNotEqual(first["ids"], answer(f"synthetic:{config}:2")["ids"])
+        edit_json(config, vocab_size=256)
+        self.refuses(1, ["vocabulary of 256", "tokenizer"], model=f"synthetic:{config}:1")
+
+
 class Errors(GenerateTest):
     def test_usage(self):
         self.refused(2, "Either input-file or interactive mode must be specified", "generate", "--ckpt-path", TINY)
