@@ -80,7 +80,7 @@ WeightStore::WeightStore(const Checkpoint& checkpoint, Backend& backend, int ran
 WeightStore::WeightStore(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
 Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
-  if (backend_ == nullptr) return Tensor(nullptr, dtype, shape);
+  if (backend_ == nullptr) return Tensor(reinterpret_cast<void*>(Arena::kAlignment), dtype, shape);  // never touched
   storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
   return Tensor(storages_.back().data(), dtype, shape, backend_->device());
 }
@@ -205,7 +205,7 @@ std::vector<float> Params::host_matrix(i64 out, i64 in, Split split) const {
 }
 
 Tensor Params::derived(const std::vector<float>& values, const Shape& shape, DType dtype) const {
-  if (dry()) return Tensor(nullptr, dtype, shape);
+  if (dry()) return store_->allocate(dtype, shape);
   CHECK(static_cast<i64>(values.size()) == shape.numel(), "{} values for shape {}", values.size(), to_string(shape));
   const Tensor y = store_->allocate(dtype, shape);
   if (dtype == DType::f32) {

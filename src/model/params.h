@@ -74,7 +74,8 @@ class Params {
   Tensor vector(const std::string& leaf, i64 n) const;
   // The matrix "weight" here, widened to float32 on the host: this rank's part of [out, in]. Empty when dry.
   std::vector<float> host_matrix(i64 out, i64 in, Split split) const;
-  // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32. Undefined when dry.
+  // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32. `values` may be empty
+  // when dry.
   Tensor derived(const std::vector<float>& values, const Shape& shape, DType dtype) const;
   // True when nothing is loaded (manifest only).
   bool dry() const { return store_->checkpoint_ == nullptr; }

@@ -39,9 +39,8 @@ Transformer::Transformer(const Params& p)
       layers_(make_layers(p.sub("layers"))),
       norm_(p.sub("norm"), p.args().dim),
       head_(p.sub("head"), p.args().dim, p.args().vocab_size),
-      freqs_(p.dry() ? Tensor{}
-                     : p.derived(precompute_freqs_cis(p.args()),
-                                 {p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32)) {}
+      freqs_(p.derived(p.dry() ? std::vector<float>{} : precompute_freqs_cis(p.args()),
+                       {p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32)) {}
 
 Tensor Transformer::forward(Context& ctx, const Batch& batch, const LatentCache& cache,
                             const HiddenHook& hidden) const {

@@ -12,6 +12,7 @@
 
 #include "backends/create.h"
 #include "comm/communicator.h"
+#include "model/mtp.h"
 #include "model/transformer.h"
 
 namespace fathom::test {
@@ -58,7 +59,8 @@ class ModelSession {
         comm_(std::move(comm)),
         store_(checkpoint, *backend_, comm_->rank(), comm_->size()),
         model_(Params(store_, args_, settings_.options)),
-        cache_(*backend_, args_, args_.n_layers, settings.blocks, settings.block_size, settings.options.compute),
+        cache_(*backend_, args_, args_.n_layers + args_.n_mtp_layers, settings.blocks, settings.block_size,
+               settings.options.compute),
         arena_(backend_->allocate(std::size_t{6} << 30)) {
     poison_cache();
     for (i64 i = 0; i < settings.blocks; ++i) free_blocks_.push_back(static_cast<int>((i * 7 + 3) % settings.blocks));
@@ -76,11 +78,7 @@ class ModelSession {
     const Tensor logits = model_(ctx, batch, cache_, [&](i64, const Tensor& h) {
       if (keep_hidden) hidden_.push_back(to_host(*backend_, h));
     });
-    const std::vector<float> flat = to_host(*backend_, logits);
-    Rows rows;
-    for (i64 i = 0; i < logits.dim(0); ++i)
-      rows.emplace_back(flat.begin() + i * logits.dim(1), flat.begin() + (i + 1) * logits.dim(1));
-    return rows;
+    return rows_of(logits);
   }
 
   // The prompt in chunks of `chunk` tokens (0: whole), then each of `then` alone: rows after the prompt and after each.
@@ -93,6 +91,19 @@ class ModelSession {
       rows = step({{sequence, part}});
     }
     for (const int id : then) rows.push_back(step({{sequence, {id}}})[0]);
+    return rows;
+  }
+
+  // The first MTP module over a whole sequence: logits for token i + 2 at each i in [0, n - 2].
+  Rows predict_next(const std::vector<int>& ids) {
+    const MTP mtp(Params(store_, args_, settings_.options).sub("layers").sub(args_.n_layers), args_.n_layers);
+    ArenaScope scope(arena_);
+    Context ctx{*backend_, arena_, *comm_, settings_.options};
+    Batch batch = make_batch({{0, {ids.begin(), ids.end() - 1}, true}});
+    const Tensor h = model_.norm()(ctx, model_.forward(ctx, batch, cache_));
+    batch.ids = integers({ids.begin() + 1, ids.end()}, batch.ids.shape());
+    Rows rows = rows_of(mtp(ctx, h, model_.freqs(), batch, cache_.layer(args_.n_layers)));
+    forget(0);
     return rows;
   }
 
@@ -110,8 +121,16 @@ class ModelSession {
     std::vector<int> blocks;
   };
 
+  Rows rows_of(const Tensor& x) {
+    const std::vector<float> flat = to_host(*backend_, x);
+    Rows rows;
+    for (i64 i = 0; i < x.dim(0); ++i)
+      rows.emplace_back(flat.begin() + i * x.dim(1), flat.begin() + (i + 1) * x.dim(1));
+    return rows;
+  }
+
   void poison_cache() {
-    for (i64 i = 0; i < args_.n_layers; ++i) {
+    for (i64 i = 0; i < args_.n_layers + args_.n_mtp_layers; ++i) {
       const Tensor layer = cache_.layer(i).latent;
       const std::vector<std::uint8_t> nan(static_cast<std::size_t>(layer.bytes()), 0xff);
       backend_->upload(layer, nan.data());

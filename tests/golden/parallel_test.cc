@@ -1,0 +1,146 @@
+// Ranks and models side by side: 1 = 2 = 4 ranks as threads; two models at once do not disturb each other; a pass only
+// enqueues and uses the same addresses each time.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/hash.h"
+#include "ops/trace.h"
+#include "support/golden.h"
+#include "support/model_session.h"
+
+namespace fathom::test {
+namespace {
+
+ModelSession::Settings float32(AttnImpl attn = AttnImpl::absorb) {
+  ModelSession::Settings settings;
+  settings.options.compute = DType::f32;
+  settings.options.attn = attn;
+  settings.threads = 1;
+  return settings;
+}
+
+// Every rank runs the same prompt; rank 0's rows.
+ModelSession::Rows run_on_ranks(const Golden& golden, int ranks, AttnImpl attn) {
+  auto comms = make_thread_communicators(ranks);
+  std::vector<ModelSession::Rows> rows(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    threads.emplace_back([&, r] {
+      Communicator& comm = *comms[r];
+      try {
+        ModelSession session(golden.args, *golden.weights, float32(attn), std::move(comms[r]));
+        rows[r] = session.run(0, golden.ids("p17"), golden.forced("p17"));
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << r << ": " << error.what();
+        comm.abort();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& other : rows) EXPECT_EQ(other, rows[0]) << "ranks disagree";
+  return rows[0];
+}
+
+TEST(Parallel, RanksGiveWhatOneGives) {
+  for (const char* name : {"v2-bf16", "v3-fp8"})
+    for (const AttnImpl attn : {AttnImpl::absorb, AttnImpl::naive}) {
+      const Golden golden(name);
+      const auto one = run_on_ranks(golden, 1, attn);
+      for (const int ranks : {2, 4}) {
+        const auto many = run_on_ranks(golden, ranks, attn);
+        ASSERT_EQ(many.size(), one.size());
+        for (std::size_t i = 0; i < one.size(); ++i) EXPECT_LT(relative_error(many[i], one[i]), 2e-5) << name << ranks;
+      }
+    }
+}
+
+TEST(Parallel, TwoModelsAtOnceAreAsAlone) {
+  const Golden first("v31-fp8-ue8m0"), second("v2lite-bf16");
+  const auto run = [](const Golden& golden) {
+    ModelSession session(golden.args, *golden.weights, float32());
+    return session.run(0, golden.ids("p17"), golden.forced("p17"));
+  };
+  const auto first_alone = run(first), second_alone = run(second);
+  ModelSession::Rows first_rows, second_rows;
+  std::thread other([&] { first_rows = run(first); });
+  second_rows = run(second);
+  other.join();
+  EXPECT_EQ(first_rows, first_alone);
+  EXPECT_EQ(second_rows, second_alone);
+}
+
+// What CUDA graphs need, shown without a GPU: no allocation, no wait, no transfer in a pass, and fixed addresses.
+TEST(Capture, PassesOnlyEnqueueAtFixedAddresses) {
+  const Golden golden("v3-fp8");
+  TraceBackend trace;
+  WeightStore store(0, 1);
+  for (const AttnImpl attn : {AttnImpl::absorb, AttnImpl::naive}) {
+    ComputeOptions options;
+    options.attn = attn;
+    const Transformer model(Params(store, golden.args, options));
+    const LatentCache cache(trace, golden.args, golden.args.n_layers, 8, 16, DType::bf16);
+    Arena arena;  // measures only
+    SingleCommunicator comm;
+    Context ctx{trace, arena, comm, options};
+    Arena inputs;
+    const auto integers = [&](const Shape& shape) { return inputs.empty(shape, DType::i32); };
+    const Batch batch{integers({4}),
+                      integers({4}),
+                      integers({4}),
+                      integers({5}),
+                      integers({4}),
+                      integers({5}),
+                      integers({4, 8}),
+                      integers({4}),
+                      40,
+                      16};
+    std::vector<std::string> passes[2];
+    for (auto& pass : passes) {
+      const ArenaScope scope(arena);
+      trace.begin_pass();
+      model(ctx, batch, cache);
+      pass = trace.end_pass();
+    }
+    EXPECT_GT(passes[0].size(), 50u);
+    EXPECT_EQ(passes[0], passes[1]);
+  }
+  trace.begin_pass();
+  float value = 0;
+  EXPECT_THROW(trace.download(&value, Tensor(&value, DType::f32, {1})), Error);
+  EXPECT_THROW(trace.allocate(16), Error);
+  EXPECT_THROW(trace.synchronize(), Error);
+  trace.end_pass();
+}
+
+// The manifest's slices are the reference converter's: names, types, shapes and bytes of every rank's file.
+TEST(Manifest, SlicesEqualTheReferenceConverter) {
+  for (const std::string& name : golden_names()) {
+    const Golden golden(name);
+    for (const int ranks : {1, 2, 4}) {
+      const nlohmann::json& tables = golden.json["convert"][std::to_string(ranks)];
+      if (tables.is_string()) {
+        EXPECT_THROW(manifest(golden.args, 0, ranks), Error) << name << ": the reference refuses " << ranks << " ranks";
+        continue;
+      }
+      for (int rank = 0; rank < ranks; ++rank) {
+        const nlohmann::json& table = tables[static_cast<std::size_t>(rank)];
+        const auto entries = manifest(golden.args, rank, ranks);
+        EXPECT_EQ(entries.size(), table.size()) << name << " rank " << rank << " of " << ranks;
+        for (const ManifestEntry& entry : entries) {
+          ASSERT_TRUE(table.contains(entry.full.name)) << entry.full.name;
+          const TensorInfo* info = golden.weights->find(entry.full.name);
+          ASSERT_NE(info, nullptr);
+          std::vector<std::byte> bytes(static_cast<std::size_t>(entry.shape().numel() * size_of(info->dtype)));
+          golden.weights->read(*info, entry.slice, bytes);
+          const nlohmann::json& expected = table[entry.full.name];
+          EXPECT_EQ(sha256_hex(bytes), expected[2].get<std::string>()) << name << " " << entry.full.name;
+          const auto shape = expected[1].get<std::vector<i64>>();
+          EXPECT_EQ(entry.shape(), Shape(std::span<const i64>(shape))) << entry.full.name;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fathom::test
