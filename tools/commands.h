@@ -14,5 +14,6 @@ void add_inspect(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_chat(CLI::App& app);
 void add_logits(CLI::App& app);
+void add_bench(CLI::App& app);
 
 }  // namespace fathom

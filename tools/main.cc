@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   fathom::add_render(app);
   fathom::add_synth(app);
   fathom::add_inspect(app);
+  fathom::add_bench(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -48,4 +48,27 @@ Tensor MoE::operator()(Context& ctx, const Tensor& x) const {
   return y;
 }
 
+void MLP::add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const {
+  const auto gate_up = norm.linear(ctx, h, {{w1_.weight()}, {w3_.weight()}});
+  w2_.add_(ctx, h, ops::silu_mul(ctx, gate_up[0], gate_up[1]));
+}
+
+void MoE::add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const {
+  if (ctx.options.fused && ctx.comm.size() == 1) {
+    const ExpertsLayer layer{.norm = norm.weight(),
+                             .eps = norm.eps(),
+                             .gate = gate_.weight().weight(),
+                             .bias = gate_.bias(),
+                             .route = gate_.route(),
+                             .w1 = experts_.w1(),
+                             .w2 = experts_.w2(),
+                             .w3 = experts_.w3(),
+                             .shared_w1 = shared_experts_.w1().weight(),
+                             .shared_w2 = shared_experts_.w2().weight(),
+                             .shared_w3 = shared_experts_.w3().weight()};
+    if (ctx.backend.experts_add_(h, layer, ctx.options.gemm)) return;
+  }
+  ops::add_(ctx, h, (*this)(ctx, norm(ctx, h)));
+}
+
 }  // namespace fathom

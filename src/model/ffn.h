@@ -15,6 +15,12 @@ class MLP {
   Tensor operator()(Context& ctx, const Tensor& x) const {
     return w2_(ctx, ops::silu_mul(ctx, w1_(ctx, x), w3_(ctx, x)));
   }
+  // h float32 [T, dim] += MLP(norm(h))
+  void add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const;
+
+  const ColumnParallelLinear& w1() const { return w1_; }
+  const RowParallelLinear& w2() const { return w2_; }
+  const ColumnParallelLinear& w3() const { return w3_; }
 
  private:
   ColumnParallelLinear w1_;
@@ -27,6 +33,10 @@ class Gate {
  public:
   explicit Gate(const Params& p);
   ops::Routing operator()(Context& ctx, const Tensor& x) const;
+
+  const Linear& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }
+  const RouteArgs& route() const { return route_; }
 
  private:
   Linear weight_;  // [n_routed_experts, dim]
@@ -41,6 +51,10 @@ class Expert {
   // routed.rows [R, dim] -> [R, dim]
   Tensor operator()(Context& ctx, const Routed& routed) const;
 
+  const Weight& w1() const { return w1_; }
+  const Weight& w2() const { return w2_; }
+  const Weight& w3() const { return w3_; }
+
  private:
   Weight w1_, w2_, w3_;  // [n_local_experts, inter_dim, dim], [.., dim, inter_dim], [.., inter_dim, dim]
 };
@@ -50,6 +64,8 @@ class MoE {
   explicit MoE(const Params& p);
   // x [T, dim] -> float32 [T, dim]
   Tensor operator()(Context& ctx, const Tensor& x) const;
+  // h float32 [T, dim] += MoE(norm(h)); in one go where the backend can and no other rank has experts.
+  void add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const;
 
  private:
   i64 n_local_experts_, experts_start_;

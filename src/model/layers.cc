@@ -30,6 +30,12 @@ Tensor RowParallelLinear::operator()(Context& ctx, const Tensor& x) const {
   return y;
 }
 
+void RowParallelLinear::add_(Context& ctx, const Tensor& h, const Tensor& x) const {
+  if (ctx.comm.size() == 1) return ops::linear_add_(ctx, h, x, weight_);
+  const ArenaScope scope(ctx.arena);
+  ops::add_(ctx, h, (*this)(ctx, x));
+}
+
 ParallelEmbedding::ParallelEmbedding(const Params& p, i64 vocab_size, i64 dim)
     : vocab_start_(vocabulary_part(p, vocab_size) * p.rank()) {
   weight_ = p.matrix(vocab_size, dim, Split::out, kBf16).data;

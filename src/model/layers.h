@@ -3,7 +3,7 @@
 #pragma once
 
 #include "model/params.h"
-#include "ops/ops.h"
+#include "ops/fused.h"
 
 namespace fathom {
 
@@ -17,6 +17,7 @@ class Linear {
   Tensor operator()(Context& ctx, const Tensor& x, std::optional<DType> dtype = {}) const {
     return ops::linear(ctx, x, weight_, dtype);
   }
+  const Weight& weight() const { return weight_; }
 
  private:
   Weight weight_;
@@ -27,6 +28,7 @@ class ColumnParallelLinear {
  public:
   ColumnParallelLinear(const Params& p, i64 in, i64 out);
   Tensor operator()(Context& ctx, const Tensor& x) const { return ops::linear(ctx, x, weight_); }
+  const Weight& weight() const { return weight_; }
 
  private:
   Weight weight_;
@@ -38,6 +40,9 @@ class RowParallelLinear {
  public:
   RowParallelLinear(const Params& p, i64 in, i64 out);
   Tensor operator()(Context& ctx, const Tensor& x) const;
+  // h float32 [T, out] += the same.
+  void add_(Context& ctx, const Tensor& h, const Tensor& x) const;
+  const Weight& weight() const { return weight_; }
 
  private:
   Weight weight_;
@@ -60,6 +65,7 @@ class ParallelHead {
  public:
   ParallelHead(const Params& p, i64 dim, i64 vocab_size);
   Tensor operator()(Context& ctx, const Tensor& x) const;
+  const Weight& weight() const { return weight_; }
 
  private:
   Weight weight_;  // [vocab_size / world_size, dim]
@@ -74,6 +80,12 @@ class RMSNorm {
   Tensor operator()(Context& ctx, const Tensor& x) const { return ops::rms_norm(ctx, x, weight_, eps_); }
   // The same into y, rows strided.
   void operator()(Context& ctx, const Tensor& y, const Tensor& x) const { ctx.backend.rms_norm(y, x, weight_, eps_); }
+  // Products of the normalised x.
+  std::vector<Tensor> linear(Context& ctx, const Tensor& x, std::initializer_list<ops::NormedProduct> products) const {
+    return ops::norm_linear(ctx, x, weight_, eps_, std::span(products.begin(), products.size()));
+  }
+  const Tensor& weight() const { return weight_; }
+  float eps() const { return eps_; }
 
  private:
   Tensor weight_;  // float32 [dim]

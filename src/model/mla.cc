@@ -50,26 +50,31 @@ MLA::MLA(const Params& p)
   wv_b_ = p.derived(wv_b, {n_local_heads_, v_head_dim_, kv_lora_rank_}, p.options().compute);
 }
 
-Tensor MLA::operator()(Context& ctx, const Tensor& x, const Tensor& freqs, const Batch& batch,
-                       const CacheLayer& cache) const {
-  const i64 tokens = x.dim(0);
-  Tensor q = q_lora_rank_ == 0 ? (*wq_)(ctx, x) : (*wq_b_)(ctx, (*q_norm_)(ctx, (*wq_a_)(ctx, x)));
+void MLA::add_(Context& ctx, const Tensor& h, const RMSNorm& norm, const Tensor& freqs, const Batch& batch,
+               const CacheLayer& cache) const {
+  const i64 tokens = h.dim(0);
+  const auto first = q_lora_rank_ == 0 ? norm.linear(ctx, h, {{wq_->weight()}, {wkv_a_.weight()}})
+                                       : norm.linear(ctx, h, {{wq_a_->weight(), DType::f32}, {wkv_a_.weight()}});
+  Tensor q = q_lora_rank_ == 0 ? first[0] : q_norm_->linear(ctx, first[0], {{wq_b_->weight()}})[0];
   q = q.view({tokens, n_local_heads_, qk_nope_head_dim_ + qk_rope_head_dim_});
+  Tensor o;
+  if (wkv_b_) {
+    rotate_and_store(ctx, q, first[1], freqs, batch, cache);
+    o = naive(ctx, q, batch, cache);
+  } else {
+    const LatentAttention args{kv_norm_.weight(), kv_norm_.eps(), freqs, wk_b_, wv_b_, softmax_scale_};
+    o = ops::latent_attention(ctx, q, first[1], args, cache, batch);
+  }
+  wo_.add_(ctx, h, o.view({tokens, n_local_heads_ * v_head_dim_}));
+}
+
+void MLA::rotate_and_store(Context& ctx, const Tensor& q, const Tensor& kv_pe, const Tensor& freqs, const Batch& batch,
+                           const CacheLayer& cache) const {
   ops::rope_(ctx, split(q, qk_nope_head_dim_, qk_rope_head_dim_)[1], freqs, batch.positions);
-  const Tensor kv_pe = wkv_a_(ctx, x);
-  ops::rope_(ctx, split(kv_pe.view({tokens, 1, kv_pe.dim(1)}), kv_lora_rank_, qk_rope_head_dim_)[1], freqs,
+  ops::rope_(ctx, split(kv_pe.view({kv_pe.dim(0), 1, kv_pe.dim(1)}), kv_lora_rank_, qk_rope_head_dim_)[1], freqs,
              batch.positions);
   const auto [kv, k_pe] = split(kv_pe, kv_lora_rank_, qk_rope_head_dim_);
   ops::store_latent(ctx, cache, kv_norm_(ctx, kv), k_pe, batch.slots);
-  const Tensor o = wkv_b_ ? naive(ctx, q, batch, cache) : absorb(ctx, q, batch, cache);
-  return wo_(ctx, o.view({tokens, n_local_heads_ * v_head_dim_}));
-}
-
-Tensor MLA::absorb(Context& ctx, const Tensor& q, const Batch& batch, const CacheLayer& cache) const {
-  const auto [q_nope, q_pe] = split(q, qk_nope_head_dim_, qk_rope_head_dim_);
-  const Tensor q_c = ops::head_matmul(ctx, q_nope, wk_b_);  // queries into the latent space
-  const Tensor o_c = ops::attend_latent(ctx, q_c, q_pe, cache, batch, softmax_scale_);
-  return ops::head_matmul(ctx, o_c, wv_b_);  // back to v_head_dim
 }
 
 Tensor MLA::naive(Context& ctx, const Tensor& q, const Batch& batch, const CacheLayer& cache) const {

@@ -12,14 +12,15 @@ class MLA {
  public:
   explicit MLA(const Params& p);
 
-  // x [T, dim] (activation type) -> float32 [T, dim]; writes this pass's tokens into the cache. freqs:
-  // precompute_freqs_cis.
-  Tensor operator()(Context& ctx, const Tensor& x, const Tensor& freqs, const Batch& batch,
-                    const CacheLayer& cache) const;
+  // h float32 [T, dim] += attention of norm(h); writes this pass's tokens into the cache. freqs: precompute_freqs_cis.
+  void add_(Context& ctx, const Tensor& h, const RMSNorm& norm, const Tensor& freqs, const Batch& batch,
+            const CacheLayer& cache) const;
 
  private:
-  // q [T, n_local_heads, qk_head_dim], rotated -> [T, n_local_heads, v_head_dim]
-  Tensor absorb(Context& ctx, const Tensor& q, const Batch& batch, const CacheLayer& cache) const;
+  // Rotates q [T, n_local_heads, qk_head_dim] and the keys, stores kv_pe [T, kv_lora_rank + rope].
+  void rotate_and_store(Context& ctx, const Tensor& q, const Tensor& kv_pe, const Tensor& freqs, const Batch& batch,
+                        const CacheLayer& cache) const;
+  // q, rotated -> [T, n_local_heads, v_head_dim]
   Tensor naive(Context& ctx, const Tensor& q, const Batch& batch, const CacheLayer& cache) const;
 
   i64 n_local_heads_, q_lora_rank_, kv_lora_rank_, qk_nope_head_dim_, qk_rope_head_dim_, v_head_dim_;

@@ -79,10 +79,15 @@ WeightStore::WeightStore(const Checkpoint& checkpoint, Backend& backend, int ran
 
 WeightStore::WeightStore(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
 
+WeightStore::WeightStore(Backend& backend, int rank, int world_size)
+    : backend_(&backend), rank_(rank), world_size_(world_size) {}
+
 Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
   if (backend_ == nullptr) return Tensor(reinterpret_cast<void*>(Arena::kAlignment), dtype, shape);  // never touched
   storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
-  return Tensor(storages_.back().data(), dtype, shape, backend_->device());
+  const Tensor x(storages_.back().data(), dtype, shape, backend_->device());
+  if (checkpoint_ == nullptr) backend_->fill_random(x, storages_.size());
+  return x;
 }
 
 const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const {

@@ -27,6 +27,8 @@ class WeightStore {
 
   WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, Progress progress = {});
   WeightStore(int rank, int world_size);  // records only
+  // Device memory with random numbers and no checkpoint, for benches.
+  WeightStore(Backend& backend, int rank, int world_size);
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }

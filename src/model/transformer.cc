@@ -28,10 +28,10 @@ void Block::operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const
                        const CacheLayer& cache) const {
   {
     const ArenaScope scope(ctx.arena);
-    ops::add_(ctx, h, attn_(ctx, attn_norm_(ctx, h), freqs, batch, cache));
+    attn_.add_(ctx, h, attn_norm_, freqs, batch, cache);
   }
   const ArenaScope scope(ctx.arena);
-  ops::add_(ctx, h, std::visit([&](const auto& ffn) { return ffn(ctx, ffn_norm_(ctx, h)); }, ffn_));
+  std::visit([&](const auto& ffn) { ffn.add_(ctx, h, ffn_norm_); }, ffn_);
 }
 
 Transformer::Transformer(const Params& p)
@@ -55,7 +55,9 @@ Tensor Transformer::forward(Context& ctx, const Batch& batch, const LatentCache&
 Tensor Transformer::operator()(Context& ctx, const Batch& batch, const LatentCache& cache,
                                const HiddenHook& hidden) const {
   const Tensor h = forward(ctx, batch, cache, hidden);
-  return head_(ctx, norm_(ctx, ops::gather_rows(ctx, h, batch.logit_rows)));
+  const Tensor rows = ops::gather_rows(ctx, h, batch.logit_rows);
+  if (ctx.comm.size() > 1) return head_(ctx, norm_(ctx, rows));
+  return norm_.linear(ctx, rows, {{head_.weight(), DType::f32}})[0];
 }
 
 }  // namespace fathom

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ops/types.h"
@@ -21,7 +23,8 @@ namespace fathom {
 class Graph {
  public:
   virtual ~Graph() = default;
-  virtual void replay() = 0;  // enqueues
+  virtual void replay() = 0;           // enqueues
+  virtual i64 operations() const = 0;  // device operations in it, for reports
 };
 
 class Backend {
@@ -96,6 +99,31 @@ class Backend {
   // ---- sampling ----
   // ids int32 [N] drawn from logits f32 [N, V].
   virtual void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) = 0;
+
+  // ---- fused forms ----
+  // Each is optional: true when it was done. What they mean is the composition of plain operations in ops/fused.cc.
+  // ys[i] [N, out_i] = rms_norm(x, gain, eps) ws[i]^T
+  virtual bool norm_linear(std::span<const Tensor> /*ys*/, const Tensor& /*x*/, const Tensor& /*gain*/, float /*eps*/,
+                           std::span<const Weight> /*ws*/, GemmMode) {
+    return false;
+  }
+  // h [N, out] float32 += x w^T
+  virtual bool linear_add_(const Tensor& /*h*/, const Tensor& /*x*/, const Weight& /*w*/, GemmMode) { return false; }
+  // o [T, H, v] = absorbed attention of q [T, H, nope + rope], not rotated, over the cache after the new tokens' rows
+  // kv_pe [T, kv_lora_rank + rope], neither normalised nor rotated, are stored in it. May rotate q.
+  virtual bool latent_attention(const Tensor& /*o*/, const Tensor& /*q*/, const Tensor& /*kv_pe*/,
+                                const LatentAttention&, const CacheLayer&, const Batch&) {
+    return false;
+  }
+  // h [T, dim] float32 += routed and shared experts of rms_norm(h)
+  virtual bool experts_add_(const Tensor& /*h*/, const ExpertsLayer&, GemmMode) { return false; }
+  // The next step of a decode batch (one token a sequence): see ops::advance.
+  virtual bool advance(const Batch&, const Tensor& /*drawn*/, const Tensor& /*step*/, const Tensor& /*log*/,
+                       i64 /*block_size*/) {
+    return false;
+  }
+  // Random numbers of useful size, for benches without files.
+  virtual bool fill_random(const Tensor& /*x*/, std::uint64_t /*seed*/) { return false; }
 };
 
 }  // namespace fathom

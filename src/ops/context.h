@@ -15,6 +15,7 @@ struct ComputeOptions {
   // The reference rounds activation scales to powers of two (UE8M0) in plain Linear layers only, because its parallel
   // layers do not pass scale_fmt on. false: the weight's format decides, in every layer.
   bool reference_scale_fmt = false;
+  bool fused = true;  // use the fused forms that the backend has; false: plain operations only
 };
 
 struct Context {

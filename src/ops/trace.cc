@@ -17,6 +17,13 @@ void TraceBackend::traced(const char* op, std::initializer_list<Tensor> operands
   if (hook_) hook_(op, *operands.begin());
 }
 
+template <typename Call>
+bool TraceBackend::tried(const char* op, std::initializer_list<Tensor> operands, Call&& call) {
+  if (inner_ == nullptr || !call(*inner_)) return false;
+  traced(op, operands, [](Backend&) {});
+  return true;
+}
+
 void TraceBackend::forbid(const char* what) const {
   CHECK(!in_pass_, "a pass must only enqueue, this one tried to {} after {}", what,
         log_.empty() ? "nothing" : log_.back());
@@ -146,6 +153,32 @@ void TraceBackend::combine(const Tensor& y, const Tensor& rows, const Routed& ro
 
 void TraceBackend::sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) {
   traced("sample", {ids, logits}, [&](Backend& b) { b.sample(ids, logits, args); });
+}
+
+bool TraceBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
+                               std::span<const Weight> ws, GemmMode mode) {
+  return tried("norm_linear", {ys.front(), ys.back(), x},
+               [&](Backend& b) { return b.norm_linear(ys, x, gain, eps, ws, mode); });
+}
+
+bool TraceBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) {
+  return tried("linear_add_", {h, x, w.data}, [&](Backend& b) { return b.linear_add_(h, x, w, mode); });
+}
+
+bool TraceBackend::latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
+                                    const CacheLayer& cache, const Batch& batch) {
+  return tried("latent_attention", {o, q, kv_pe, cache.latent},
+               [&](Backend& b) { return b.latent_attention(o, q, kv_pe, args, cache, batch); });
+}
+
+bool TraceBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) {
+  return tried("experts_add_", {h, layer.w1.data}, [&](Backend& b) { return b.experts_add_(h, layer, mode); });
+}
+
+bool TraceBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
+                           i64 block_size) {
+  return tried("advance", {batch.ids, drawn},
+               [&](Backend& b) { return b.advance(batch, drawn, step, log, block_size); });
 }
 
 }  // namespace fathom

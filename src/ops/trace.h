@@ -56,10 +56,21 @@ class TraceBackend final : public Backend {
   void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
   void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
 
+  bool norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
+                   std::span<const Weight> ws, GemmMode mode) override;
+  bool linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) override;
+  bool latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
+                        const CacheLayer& cache, const Batch& batch) override;
+  bool experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) override;
+  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
+
  private:
   // Logs the call, runs it on the inner backend if there is one, shows the output to the hook.
   template <typename Call>
   void traced(const char* op, std::initializer_list<Tensor> operands, Call&& call);
+  // A fused form: logged and shown only when the inner backend did it.
+  template <typename Call>
+  bool tried(const char* op, std::initializer_list<Tensor> operands, Call&& call);
   void forbid(const char* what) const;
 
   Backend* inner_;

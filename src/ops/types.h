@@ -65,6 +65,27 @@ struct RouteArgs {
   // its maximum without.
 };
 
+// What attention over the latent cache needs besides queries, keys and batch.
+struct LatentAttention {
+  Tensor kv_norm;  // float32 [kv_lora_rank]
+  float eps = 0;   // of that norm
+  Tensor freqs;    // float32 [max_seq_len, rope / 2, 2]
+  Tensor wk_b;     // [H, kv_lora_rank, nope]
+  Tensor wv_b;     // [H, v, kv_lora_rank]
+  float scale = 1;
+};
+
+// The second half of a block with experts, all of them on this device.
+struct ExpertsLayer {
+  Tensor norm;  // float32 [dim]
+  float eps = 0;
+  Weight gate;  // [E, dim]
+  Tensor bias;  // float32 [E] or undefined
+  RouteArgs route;
+  Weight w1, w2, w3;                       // [E, inter, dim], [E, dim, inter], [E, inter, dim]
+  Weight shared_w1, shared_w2, shared_w3;  // [shared, dim], [dim, shared], [shared, dim]
+};
+
 // Sampling of one token for each of N rows; row i's choice depends on its own parameters, seed and step alone.
 struct SampleArgs {
   Tensor temperature;         // [N] float32; 0 or less takes the largest logit (the first of equals)

@@ -27,9 +27,11 @@ class Pages {
     for (std::size_t s = 0; s < seqs.size(); ++s) {
       const i64 total = seqs[s].cached + seqs[s].fresh;
       for (i64 b = 0; b < longest; ++b)  // unused entries are never read
-        tables.push_back(b * kBlock < total ? order[s * static_cast<std::size_t>(longest) + static_cast<std::size_t>(b)] : 1 << 30);
+        tables.push_back(b * kBlock < total ? order[s * static_cast<std::size_t>(longest) + static_cast<std::size_t>(b)]
+                                            : 1 << 30);
       for (i64 i = 0; i < total; ++i) {
-        const int slot = tables[s * static_cast<std::size_t>(longest) + static_cast<std::size_t>(i / kBlock)] * kBlock + static_cast<int>(i % kBlock);
+        const int slot = tables[s * static_cast<std::size_t>(longest) + static_cast<std::size_t>(i / kBlock)] * kBlock +
+                         static_cast<int>(i % kBlock);
         used.push_back(slot);
         if (i < seqs[s].cached) continue;
         positions.push_back(static_cast<int>(i));
@@ -103,7 +105,8 @@ TEST_F(Attention, RopeAndStore) {
       cpu_.rope_(x.host, freqs.host, pages.host.positions);
       gpu_->rope_(x.device, freqs.device, pages.device.positions);
       x.expect_same(2.02 * rounding_of(type), 4e-7 * 10);
-      Twin cache(*gpu_, {pages.blocks, Pages::kBlock, 96}, type), kv(*gpu_, {t, 64}, type, 32), pe(*gpu_, {t, 32}, type, 64);
+      Twin cache(*gpu_, {pages.blocks, Pages::kBlock, 96}, type), kv(*gpu_, {t, 64}, type, 32),
+          pe(*gpu_, {t, 32}, type, 64);
       kv.normal(random_), pe.normal(random_);
       cpu_.store_latent({cache.host, 64}, kv.host, pe.host, pages.host.slots);
       gpu_->store_latent({cache.device, 64}, kv.device, pe.device, pages.device.slots);

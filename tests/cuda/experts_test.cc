@@ -22,7 +22,9 @@ TEST_F(CudaTest, Route) {
       Twin weights(*gpu_, {tokens, c.top_k}, DType::f32), indices(*gpu_, {tokens, c.top_k}, DType::i32);
       // Multiples of 1/64 a row apart: near ties would depend on the last bit of exp, equal values on the order alone.
       std::uniform_int_distribution<int> draw(-200, 200);
-      logits.fill([&](i64 i) { return i % 97 == 3 && tokens == 5 ? std::numeric_limits<double>::quiet_NaN() : draw(random_) / 64.0; });
+      logits.fill([&](i64 i) {
+        return i % 97 == 3 && tokens == 5 ? std::numeric_limits<double>::quiet_NaN() : draw(random_) / 64.0;
+      });
       bias.fill([&](i64) { return draw(random_) / 4096.0; });
       if (c.bias) logits.fill([&](i64) { return draw(random_) / 64.0; });
       const RouteArgs args{c.top_k, c.groups, c.kept, c.sigmoid, c.normalize, 2.5f};
@@ -38,10 +40,13 @@ TEST_F(CudaTest, GroupAndCombine) {
   for (const DType type : {DType::f32, DType::bf16})
     for (const i64 experts : {1, 7, 63, 64, 65, 128, 129})
       for (const i64 tokens : {0, 1, 33, 4096}) {
-        const i64 top_k = std::min<i64>(experts, 6), d = tokens == 4096 ? 40 : 77, first = experts / 3, local = experts - first - experts / 4;
+        const i64 top_k = std::min<i64>(experts, 6), d = tokens == 4096 ? 40 : 77, first = experts / 3,
+                  local = experts - first - experts / 4;
         SCOPED_TRACE(fmt::format("{} experts, {} tokens", experts, tokens));
-        Twin x(*gpu_, {tokens, d}, type, 8), indices(*gpu_, {tokens, top_k}, DType::i32), weights(*gpu_, {tokens, top_k}, DType::f32);
-        Twin rows(*gpu_, {tokens * top_k, d}, type), offsets(*gpu_, {local + 1}, DType::i32), places(*gpu_, {tokens, top_k}, DType::i32);
+        Twin x(*gpu_, {tokens, d}, type, 8), indices(*gpu_, {tokens, top_k}, DType::i32),
+            weights(*gpu_, {tokens, top_k}, DType::f32);
+        Twin rows(*gpu_, {tokens * top_k, d}, type), offsets(*gpu_, {local + 1}, DType::i32),
+            places(*gpu_, {tokens, top_k}, DType::i32);
         x.normal(random_), weights.normal(random_);
         std::vector<int> ids(static_cast<std::size_t>(experts));
         for (i64 e = 0; e < experts; ++e) ids[static_cast<std::size_t>(e)] = static_cast<int>(e);
@@ -64,9 +69,10 @@ TEST_F(CudaTest, GroupAndCombine) {
 
 TEST_F(CudaTest, Sample) {
   const i64 n = 64, vocab = 10007;
-  Twin logits(*gpu_, {n, vocab}, DType::f32), temperature(*gpu_, {n}, DType::f32), top_p(*gpu_, {n}, DType::f32), min_p(*gpu_, {n}, DType::f32),
-      penalty(*gpu_, {n}, DType::f32), top_k(*gpu_, {n}, DType::i32), seed(*gpu_, {n}, DType::i64), step(*gpu_, {n}, DType::i64),
-      seen(*gpu_, {n, (vocab + 7) / 8}, DType::u8), ids(*gpu_, {n}, DType::i32);
+  Twin logits(*gpu_, {n, vocab}, DType::f32), temperature(*gpu_, {n}, DType::f32), top_p(*gpu_, {n}, DType::f32),
+      min_p(*gpu_, {n}, DType::f32), penalty(*gpu_, {n}, DType::f32), top_k(*gpu_, {n}, DType::i32),
+      seed(*gpu_, {n}, DType::i64), step(*gpu_, {n}, DType::i64), seen(*gpu_, {n, (vocab + 7) / 8}, DType::u8),
+      ids(*gpu_, {n}, DType::i32);
   std::normal_distribution<double> draw(0, 3);
   logits.fill([&](i64 i) {
     const i64 row = i / vocab;
@@ -83,7 +89,8 @@ TEST_F(CudaTest, Sample) {
   step.fill([](i64 i) { return static_cast<double>(i * 3); });
   seen.fill([](i64 i) { return static_cast<double>(i * 31 % 256); });
   const auto args = [&](auto side) {
-    return SampleArgs{side(temperature), side(top_k), side(top_p), side(min_p), side(penalty), side(seed), side(step), side(seen)};
+    return SampleArgs{side(temperature), side(top_k), side(top_p), side(min_p),
+                      side(penalty),     side(seed),  side(step),  side(seen)};
   };
   cpu_.sample(ids.host, logits.host, args([](const Twin& t) { return t.host; }));
   gpu_->sample(ids.device, logits.device, args([](const Twin& t) { return t.device; }));

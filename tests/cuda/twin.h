@@ -86,9 +86,7 @@ class Twin {
  private:
   static constexpr i64 kGuard = 256;
   static constexpr unsigned char kFill = 0xa5;
-  Tensor raw() const {
-    return Tensor(storage_.data(), DType::u8, {static_cast<i64>(bytes_.size())}, gpu_.device());
-  }
+  Tensor raw() const { return Tensor(storage_.data(), DType::u8, {static_cast<i64>(bytes_.size())}, gpu_.device()); }
   Backend& gpu_;
   std::vector<unsigned char> bytes_;
   Storage storage_;

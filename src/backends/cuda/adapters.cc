@@ -1,6 +1,7 @@
 // One short function an operation: tensors become the kernels' structs.
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/small.h"
 #include "kernels/cuda/params.h"
 
 namespace fathom {
@@ -47,14 +48,25 @@ void CudaBackend::gather_latent(const Tensor& y, const CacheLayer& cache, const 
 
 void CudaBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
                                 const Batch& batch, float scale) {
-  cuda::attend_latent_simple(stream(), array_of(o), array_of(q_c), array_of(q_pe), cache_of(cache),
-                             sequences_of(batch), scale);
+  if (q_c.dim(0) > 0 && q_c.dim(0) < 65536 && latent_fits(q_c, cache) && q_pe.dtype() == DType::bf16 &&
+      o.dtype() == DType::bf16 && aligned_rows(q_c) && q_c.stride(1) % 8 == 0) {
+    const i64 heads = q_c.dim(1), rows = q_c.dim(0) * heads, c = cache.kv_lora_rank;
+    cuda::SmallMla p = latent_of(batch, cache, heads, scale);
+    if (p.splits > 1) p.parts = static_cast<float*>(workspace(static_cast<std::size_t>(rows * p.splits * (c + 1) * 4)));
+    if (p.splits > 1) p.sums = p.parts + rows * p.splits * c;
+    p.q_c = q_c.data(), p.q_c_stride = q_c.stride(0), p.q_c_head = q_c.stride(1);
+    p.q_pe = q_pe.data(), p.q_pe_stride = q_pe.stride(0), p.q_pe_head = q_pe.stride(1);
+    p.o_c = o.data();
+    return cuda::mla_attend(stream(), p);
+  }
+  cuda::attend_latent_simple(stream(), array_of(o), array_of(q_c), array_of(q_pe), cache_of(cache), sequences_of(batch),
+                             scale);
 }
 
 void CudaBackend::attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe,
                                   const Batch& batch, float scale) {
-  cuda::attend_expanded_simple(stream(), array_of(o), array_of(q), {array_of(kv), array_of(k_pe)},
-                               sequences_of(batch), scale);
+  cuda::attend_expanded_simple(stream(), array_of(o), array_of(q), {array_of(kv), array_of(k_pe)}, sequences_of(batch),
+                               scale);
 }
 
 void CudaBackend::route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,
@@ -64,15 +76,7 @@ void CudaBackend::route(const Tensor& weights, const Tensor& indices, const Tens
   r.indices = indices.as<std::int32_t>();
   r.logits = logits.as<float>();
   r.logits_stride = logits.stride(0);
-  r.bias = bias.defined() ? bias.as<float>() : nullptr;
-  r.tokens = logits.dim(0);
-  r.experts = static_cast<int>(logits.dim(1));
-  r.top_k = static_cast<int>(args.top_k);
-  r.n_groups = static_cast<int>(args.n_groups);
-  r.top_k_groups = static_cast<int>(args.top_k_groups);
-  r.sigmoid = args.sigmoid;
-  r.normalize = args.normalize;
-  r.route_scale = args.route_scale;
+  route_args(r, bias, args, logits.dim(0), logits.dim(1));
   CHECK(args.top_k <= logits.dim(1), "{} experts are too few for the asked choice", logits.dim(1));
   cuda::route(stream(), r);
 }

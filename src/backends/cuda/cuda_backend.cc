@@ -9,7 +9,7 @@
 namespace fathom {
 namespace {
 
-constexpr std::size_t kStaging = 4u << 20;     // bytes of pinned memory for small uploads
+constexpr std::size_t kStaging = 4u << 20;        // bytes of pinned memory for small uploads
 constexpr std::size_t kSmallUpload = 256u << 10;  // larger ones are copied from where they are
 
 double gib(std::size_t bytes) { return static_cast<double>(bytes) / (1u << 30); }
@@ -17,15 +17,18 @@ double gib(std::size_t bytes) { return static_cast<double>(bytes) / (1u << 30); 
 // An executable graph.
 class CudaGraph final : public Graph {
  public:
-  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream) : graph_(graph), stream_(stream) {}
+  CudaGraph(cudaGraphExec_t graph, cudaStream_t stream, i64 operations)
+      : graph_(graph), stream_(stream), operations_(operations) {}
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
   void replay() override { check_cuda(cudaGraphLaunch(graph_, stream_), "launch a graph"); }
+  i64 operations() const override { return operations_; }
 
  private:
   cudaGraphExec_t graph_;
   cudaStream_t stream_;
+  i64 operations_;
 };
 
 }  // namespace
@@ -90,9 +93,10 @@ Storage CudaBackend::allocate(std::size_t bytes) {
     cudaGetLastError();
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "ask for the free memory");
-    fail("GPU {} ({}) cannot give {:.2f} GiB more: {:.2f} of its {:.2f} GiB are free; a smaller --max-seq-len or "
-         "--max-batch, --dtype fp8 or more GPUs (--tp) need less",
-         index_, description_, gib(bytes), gib(free), gib(total));
+    fail(
+        "GPU {} ({}) cannot give {:.2f} GiB more: {:.2f} of its {:.2f} GiB are free; a smaller --max-seq-len or "
+        "--max-batch, --dtype fp8 or more GPUs (--tp) need less",
+        index_, description_, gib(bytes), gib(free), gib(total));
   }
   check_cuda(error, "allocate memory");
   check_cuda(cudaMemsetAsync(data, 0, bytes, s), "clear memory");
@@ -147,12 +151,19 @@ std::unique_ptr<Graph> CudaBackend::capture(const std::function<void()>& pass) {
   }
   capturing_ = false;
   check_cuda(cudaStreamEndCapture(s, &graph), "record a pass");
+  std::size_t nodes = 0;
+  check_cuda(cudaGraphGetNodes(graph, nullptr, &nodes), "count the operations of a pass");
   cudaGraphExec_t executable = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
   check_cuda(error, "build a graph from a pass");
   check_cuda(cudaGraphUpload(executable, s), "upload a graph");
-  return std::make_unique<CudaGraph>(executable, s);
+  return std::make_unique<CudaGraph>(executable, s, static_cast<i64>(nodes));
+}
+
+std::int32_t* CudaBackend::counter() {
+  if (counter_.data() == nullptr) counter_ = allocate(sizeof(std::int32_t));
+  return static_cast<std::int32_t*>(counter_.data());
 }
 
 void* CudaBackend::workspace(std::size_t bytes) {

@@ -55,9 +55,21 @@ class CudaBackend final : public Backend {
 
   void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
 
+  bool norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
+                   std::span<const Weight> ws, GemmMode mode) override;
+  bool linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) override;
+  bool latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
+                        const CacheLayer& cache, const Batch& batch) override;
+  bool experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) override;
+  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
+  bool fill_random(const Tensor& x, std::uint64_t seed) override;
+
  private:
   // The stream, with this thread's device set.
   cudaStream_t stream() const;
+  Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
+  // A zero in device memory for kernels that count their blocks; they leave a zero.
+  std::int32_t* counter();
   // Scratch that lives until the next call; grows outside of captures only, and never moves under a recorded graph.
   void* workspace(std::size_t bytes);
 
@@ -66,7 +78,8 @@ class CudaBackend final : public Backend {
   std::string description_;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs
-  void* staging_ = nullptr;          // pinned: small uploads pass through it without waiting
+  Storage counter_;
+  void* staging_ = nullptr;  // pinned: small uploads pass through it without waiting
   std::size_t staged_ = 0;
 };
 

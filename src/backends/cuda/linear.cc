@@ -1,6 +1,7 @@
 // Products: format and shape choose the kernel.
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/small.h"
 #include "quant/fp8_block.h"
 
 namespace fathom {
@@ -25,22 +26,67 @@ bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
   return true;
 }
 
+bool tile_fits(const Tensor& x, const Weight& w) {
+  const i64 step = w.data.dtype() == DType::bf16 ? 8 : 16;
+  return x.dim(0) > 0 && x.dtype() == DType::bf16 && w.data.dtype() != DType::f32 && w.in() % step == 0 &&
+         aligned_rows(x) && reinterpret_cast<std::uintptr_t>(w.data.data()) % 16 == 0;
+}
+
 }  // namespace
 
+// The values that quantised activations stand for, in scratch.
+Tensor CudaBackend::rounded_to_fp8(const Tensor& x, const Weight& w) {
+  const Tensor y(workspace(static_cast<std::size_t>(x.numel() * 2)), DType::bf16, x.shape(), x.device());
+  cuda::round_to_fp8(stream(), y.data(), array_of(x), w.format->power_of_two);
+  return y;
+}
+
 void CudaBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
+  const bool few =
+      small_rows(x.dim(0)) && small_weight(w, GemmMode::bf16) && x.dtype() == DType::bf16 && aligned_rows(x);
+  if (!few && tile_fits(x, w)) {
+    const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
+    return cuda::linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w));
+  }
   cuda::Operand operand{array_of(x), nullptr};
   if (quantises(w, mode, x)) operand = quantised(stream(), workspace(quantised_bytes(x)), x, w.format->power_of_two);
-  cuda::linear_simple(stream(), array_of(y), operand, matrix_of(w));
+  if (!few) return cuda::linear_simple(stream(), array_of(y), operand, matrix_of(w));
+  cuda::SmallLinear p;
+  p.part[0] = {matrix_of(w), y.data(), type_of(y.dtype()), y.stride(0)};
+  p.tokens = static_cast<int>(x.dim(0));
+  p.x = operand.x.data;
+  p.x_stride = operand.x.stride[0];
+  p.x_scale = operand.scale;
+  linear_small(stream(), p);
 }
 
 void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
                                  GemmMode mode) {
+  if (tile_fits(x, w)) {
+    const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
+    return cuda::grouped_linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w),
+                                     offsets.as<std::int32_t>());
+  }
   cuda::Operand operand{array_of(x), nullptr};
   if (quantises(w, mode, x)) operand = quantised(stream(), workspace(quantised_bytes(x)), x, w.format->power_of_two);
   cuda::grouped_linear_simple(stream(), array_of(y), operand, matrix_of(w), offsets.as<std::int32_t>());
 }
 
 void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) {
+  const bool bf16 = x.dtype() == DType::bf16 && w.dtype() == DType::bf16;
+  if (small_rows(x.dim(0)) && bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0) {
+    cuda::SmallLinear p;
+    p.part[0] = {
+        {w.data(), nullptr, cuda::Type::bf16, false, 1, w.dim(1), w.dim(2)}, y.data(), type_of(y.dtype()), y.stride(0)};
+    p.tokens = static_cast<int>(x.dim(0));
+    p.heads = static_cast<int>(x.dim(1));
+    p.x = x.data();
+    p.x_stride = x.stride(0);
+    p.x_head = x.stride(1);
+    p.w_head = w.stride(0);
+    p.y_head = y.stride(1);
+    return linear_small(stream(), p);
+  }
   cuda::head_matmul_simple(stream(), array_of(y), array_of(x), array_of(w));
 }
 

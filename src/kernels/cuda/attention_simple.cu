@@ -83,8 +83,10 @@ template <typename Keys>
 __global__ void attend_kernel(Attention p, Keys keys, Sequences seqs) {
   extern __shared__ float memory[];
   __shared__ float shared[32];
-  const int h = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int n_a = static_cast<int>(p.q_a.dim[2]), n_b = static_cast<int>(p.q_b.dim[2]), n_v = static_cast<int>(p.o.dim[2]);
+  const int h = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y), lane = threadIdx.x % 32,
+            warp = threadIdx.x / 32;
+  const int n_a = static_cast<int>(p.q_a.dim[2]), n_b = static_cast<int>(p.q_b.dim[2]),
+            n_v = static_cast<int>(p.o.dim[2]);
   float *q = memory, *sums = q + n_a + n_b, *scores = sums + n_v;
   for (int i = threadIdx.x; i < n_a + n_b; i += kThreads)
     q[i] = i < n_a ? load(p.q_a.data, p.q_a.type, t * p.q_a.stride[0] + h * p.q_a.stride[1] + i)

@@ -12,8 +12,7 @@ namespace fathom::cuda {
 inline int ceil_div(i64 a, i64 b) { return static_cast<int>((a + b - 1) / b); }
 
 __device__ inline float load(const void* data, Type type, i64 i) {
-  return type == Type::f32 ? static_cast<const float*>(data)[i]
-                           : bf16_to_float(static_cast<const bf16_bits*>(data)[i]);
+  return type == Type::f32 ? static_cast<const float*>(data)[i] : bf16_to_float(static_cast<const bf16_bits*>(data)[i]);
 }
 
 __device__ inline void store(void* data, Type type, i64 i, float value) {

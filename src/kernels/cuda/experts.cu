@@ -69,14 +69,16 @@ __global__ void spread_kernel(Grouping g, Array x) {
     return;
   }
   for (i64 k = threadIdx.x; k < bytes / 2; k += blockDim.x) {
-    if (place >= 0) reinterpret_cast<std::uint16_t*>(rows + place * bytes)[k] = reinterpret_cast<const std::uint16_t*>(from)[k];
+    if (place >= 0)
+      reinterpret_cast<std::uint16_t*>(rows + place * bytes)[k] = reinterpret_cast<const std::uint16_t*>(from)[k];
     if (zero) reinterpret_cast<std::uint16_t*>(rows + i * bytes)[k] = 0;
   }
 }
 
 __global__ void combine_kernel(Array y, Array rows, const std::int32_t* places, const float* weights, int top_k) {
   const i64 t = blockIdx.x;
-  for (i64 i = blockIdx.y * static_cast<i64>(blockDim.x) + threadIdx.x; i < y.dim[1]; i += static_cast<i64>(gridDim.y) * blockDim.x) {
+  for (i64 i = blockIdx.y * static_cast<i64>(blockDim.x) + threadIdx.x; i < y.dim[1];
+       i += static_cast<i64>(gridDim.y) * blockDim.x) {
     float sum = 0;
     for (int k = 0; k < top_k; ++k) {
       const i64 place = places[t * top_k + k];

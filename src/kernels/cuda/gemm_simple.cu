@@ -59,7 +59,6 @@ __device__ void tile_product(const Product& p, i64 row0, i64 out0) {
 
 __device__ i64 bytes_of(Type type) { return type == Type::f32 ? 4 : type == Type::bf16 ? 2 : 1; }
 
-
 __global__ void linear_kernel(Product p) {
   tile_product(p, static_cast<i64>(blockIdx.y) * kTile, static_cast<i64>(blockIdx.x) * kTile);
 }

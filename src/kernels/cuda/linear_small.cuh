@@ -10,7 +10,8 @@ namespace fathom::cuda {
 template <bool kFp8, Rows kRows, int kTiles>
 __device__ void small_tile(const SmallLinear& p, int tile, i64 head, float* memory) {
   int part = 0;
-  while (part + 1 < p.parts && tile >= (p.part[part].w.out + 15) / 16) tile -= static_cast<int>(p.part[part++].w.out + 15) / 16;
+  while (part + 1 < p.parts && tile >= (p.part[part].w.out + 15) / 16)
+    tile -= static_cast<int>(p.part[part++].w.out + 15) / 16;
   const SmallLinear::Part& out = p.part[part];
   const int first = tile * 16, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
   const Rows16 w[1] = {{static_cast<const char*>(out.w.data) + head * p.w_head * Unit<kFp8>::kBytes, out.w.scale,
@@ -25,10 +26,12 @@ __device__ void small_tile(const SmallLinear& p, int tile, i64 head, float* memo
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const int token = n * 8 + g;
-      tokens.row[n] = token < p.tokens ? static_cast<const char*>(p.x) + (token * p.x_stride + head * p.x_head) * kBytes : nullptr;
+      tokens.row[n] =
+          token < p.tokens ? static_cast<const char*>(p.x) + (token * p.x_stride + head * p.x_head) * kBytes : nullptr;
       if constexpr (kRows == Rows::codes)
         for (int i = 0; i < 2; ++i)
-          if (n * 8 + 2 * c + i < p.tokens) scales[n][i] = p.x_scale + static_cast<i64>(n * 8 + 2 * c + i) * (out.w.in / kUnit);
+          if (n * 8 + 2 * c + i < p.tokens)
+            scales[n][i] = p.x_scale + static_cast<i64>(n * 8 + 2 * c + i) * (out.w.in / kUnit);
     }
   });
   const Parts<kTiles, 1> parts{memory};

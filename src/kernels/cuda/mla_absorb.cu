@@ -50,7 +50,8 @@ void launch(cudaStream_t s, const SmallMla& p, const SmallLinear& product) {
 
 void mla_absorb(cudaStream_t s, const SmallMla& p) {
   SmallLinear product;
-  product.part[0] = {{p.wk_b.data, nullptr, Type::bf16, false, 1, kRank, p.nope}, const_cast<void*>(p.q_c), Type::bf16, p.q_c_stride};
+  product.part[0] = {
+      {p.wk_b.data, nullptr, Type::bf16, false, 1, kRank, p.nope}, const_cast<void*>(p.q_c), Type::bf16, p.q_c_stride};
   product.tokens = p.tokens;
   product.heads = p.heads;
   product.x = p.q;

@@ -7,9 +7,9 @@ namespace fathom::cuda {
 namespace {
 
 constexpr int kRank = 512, kRope = 64, kWidth = kRank + kRope, kHeads = 16, kKeys = 32, kWarps = 4;
-constexpr int kStride = kWidth + 8;      // of rows in shared memory: 16 bytes more, so that 8 rows meet 8 bank groups
+constexpr int kStride = kWidth + 8;  // of rows in shared memory: 16 bytes more, so that 8 rows meet 8 bank groups
 constexpr int kPStride = kKeys + 8;
-constexpr int kLeastTiles = 4;           // key tiles a part has at least, so that short contexts make few parts
+constexpr int kLeastTiles = 4;  // key tiles a part has at least, so that short contexts make few parts
 
 struct Shared {
   __nv_bfloat16 q[kHeads][kStride];
@@ -33,7 +33,8 @@ __device__ void matrices_transposed(std::uint32_t (&r)[4], const void* p) {
 
 // 16 bytes into shared memory, or zeros.
 __device__ void copy16(void* to, const void* from, bool there) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address(to)), "l"(from), "r"(there ? 16 : 0));
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address(to)), "l"(from),
+               "r"(there ? 16 : 0));
 }
 
 // How a token's context is divided: `parts` runs of `tiles` key tiles.
@@ -122,9 +123,14 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
   Shared& m = *reinterpret_cast<Shared*>(memory);
   let_next_start();
   wait_for_previous();
-  const int t = static_cast<int>(blockIdx.y), head0 = static_cast<int>(blockIdx.z) * kHeads, part = static_cast<int>(blockIdx.x);
+  const int t = static_cast<int>(blockIdx.y), head0 = static_cast<int>(blockIdx.z) * kHeads,
+            part = static_cast<int>(blockIdx.x);
   const Span span = span_of(p.seqs, t);
   const Division division = divide(span.keys, p.splits);
+  if (p.splits == 1 && division.parts == 0)  // padding
+    for (int i = threadIdx.x; i < kHeads * kRank / 2; i += blockDim.x)
+      if (head0 + i / (kRank / 2) < p.heads)
+        reinterpret_cast<std::uint32_t*>(p.o_c)[((static_cast<i64>(t) * p.heads + head0) * kRank) / 2 + i] = 0;
   if (part >= division.parts) return;
   const int begin = part * division.tiles * kKeys, end = min(span.keys, begin + division.tiles * kKeys);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, c = lane % 4;
@@ -175,10 +181,15 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
     float sum = 0;
     for (int w = 0; w < kWarps; ++w) sum += m.total[w][g + 8 * r];
     const i64 at = (static_cast<i64>(t) * p.heads + head) * p.splits + part;
+    if (p.splits == 1) {
+      auto* to = static_cast<__nv_bfloat16*>(p.o_c) + at * kRank + warp * 128 + 2 * c;
+      for (int n = 0; n < 16; ++n)
+        *reinterpret_cast<std::uint32_t*>(to + n * 8) = pack_bf16(o[n][2 * r] / sum, o[n][2 * r + 1] / sum);
+      continue;
+    }
     if (warp == 0 && c == 0) p.sums[at] = top[r] + log2f(sum);
     float* to = p.parts + at * kRank + warp * 128 + 2 * c;
-    for (int n = 0; n < 16; ++n)
-      *reinterpret_cast<float2*>(to + n * 8) = {o[n][2 * r] / sum, o[n][2 * r + 1] / sum};
+    for (int n = 0; n < 16; ++n) *reinterpret_cast<float2*>(to + n * 8) = {o[n][2 * r] / sum, o[n][2 * r + 1] / sum};
   }
 }
 
@@ -201,16 +212,19 @@ __global__ void __launch_bounds__(128) mla_combine_kernel(const SmallMla p) {
     o.x += weight * x.x, o.y += weight * x.y, o.z += weight * x.z, o.w += weight * x.w;
   }
   const float factor = parts > 0 ? 1 / total : 0;
-  *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(p.o_c) + static_cast<i64>(blockIdx.x) * kRank + threadIdx.x * 4) = {
-      pack_bf16(o.x * factor, o.y * factor), pack_bf16(o.z * factor, o.w * factor)};
+  *reinterpret_cast<uint2*>(static_cast<__nv_bfloat16*>(p.o_c) + static_cast<i64>(blockIdx.x) * kRank +
+                            threadIdx.x * 4) = {pack_bf16(o.x * factor, o.y * factor),
+                                                pack_bf16(o.z * factor, o.w * factor)};
 }
 
 }  // namespace
 
 void mla_attend(cudaStream_t s, const SmallMla& p) {
-  const dim3 grid(static_cast<unsigned>(p.splits), static_cast<unsigned>(p.tokens), static_cast<unsigned>((p.heads + kHeads - 1) / kHeads));
+  const dim3 grid(static_cast<unsigned>(p.splits), static_cast<unsigned>(p.tokens),
+                  static_cast<unsigned>((p.heads + kHeads - 1) / kHeads));
   launch_early(mla_split_kernel, "mla_split", grid, kWarps * 32, sizeof(Shared), s, p);
-  launch_early(mla_combine_kernel, "mla_combine", static_cast<unsigned>(p.tokens * p.heads), 128, 0, s, p);
+  if (p.splits > 1)
+    launch_early(mla_combine_kernel, "mla_combine", static_cast<unsigned>(p.tokens * p.heads), 128, 0, s, p);
 }
 
 }  // namespace fathom::cuda

@@ -1,5 +1,5 @@
-// The gate and the shared experts' first half in one launch: both need the normalised tokens and nothing else. The block
-// that finishes the last logits routes all tokens.
+// The gate and the shared experts' first half in one launch: both need the normalised tokens and nothing else. The
+// block that finishes the last logits routes all tokens.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/route.cuh"
 #include "kernels/cuda/small.cuh"
@@ -21,7 +21,8 @@ __device__ void set_tokens(const SmallMoe& p, Tokens<kRows, kTiles>& tokens) {
 template <Rows kRows, int kTiles>
 __device__ void gate_tile(const SmallMoe& p, int tile, float* memory) {
   __shared__ bool last;
-  const Rows16 w[1] = {{static_cast<const char*>(p.gate.data), nullptr, static_cast<int>(p.gate.out), static_cast<int>(p.gate.in)}};
+  const Rows16 w[1] = {
+      {static_cast<const char*>(p.gate.data), nullptr, static_cast<int>(p.gate.out), static_cast<int>(p.gate.in)}};
   Tokens<kRows, kTiles> tokens{};
   const float* scales[kTiles][2] = {};
   float sums[1][kTiles][4] = {};
@@ -98,9 +99,10 @@ template <bool kFp8, Rows kRows, int kTiles>
 void launch(cudaStream_t s, const SmallMoe& p) {
   const i64 tiles = (p.gate.out + 15) / 16 + (p.shared_w1.out + 15) / 16;
   const int warps = kTiles >= 4 ? 4 : 8;
-  const std::size_t routing = route_bytes(p.route) * static_cast<std::size_t>(warps), parts = Parts<kTiles, 2>::bytes(warps);
-  launch_early(moe_gate_kernel<kFp8, kRows, kTiles>, "moe_gate", static_cast<unsigned>(tiles), static_cast<unsigned>(warps * 32),
-               parts > routing ? parts : routing, s, p);
+  const std::size_t routing = route_bytes(p.route) * static_cast<std::size_t>(warps),
+                    parts = Parts<kTiles, 2>::bytes(warps);
+  launch_early(moe_gate_kernel<kFp8, kRows, kTiles>, "moe_gate", static_cast<unsigned>(tiles),
+               static_cast<unsigned>(warps * 32), parts > routing ? parts : routing, s, p);
 }
 
 template <bool kFp8>

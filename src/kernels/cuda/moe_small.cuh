@@ -1,5 +1,5 @@
-// Routed experts for up to 64 tokens. Columns of the products are the tokens; those that did not choose a block's expert
-// stay empty. Blocks read the chosen indices themselves, so that nothing is sorted and the host knows nothing.
+// Routed experts for up to 64 tokens. Columns of the products are the tokens; those that did not choose a block's
+// expert stay empty. Blocks read the chosen indices themselves, so that nothing is sorted and the host knows nothing.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -182,13 +182,16 @@ class Down {
     const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4, tokens = p_.tokens, top_k = p_.route.top_k;
     const bool shared = at.rank < 0;
     const i64 width = shared ? p_.shared_w2.in : p_.w2.in;
-    const auto slot = [&](int token) { return token < tokens ? (shared ? 0 : slots_[at.rank * tokens + token]) : kNone; };
+    const auto slot = [&](int token) {
+      return token < tokens ? (shared ? 0 : slots_[at.rank * tokens + token]) : kNone;
+    };
     Tokens<Rows::bf16, kTiles> x{};
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const int token = n * 8 + g, k = slot(token);
       const i64 row = shared ? token : static_cast<i64>(token) * top_k + k;
-      x.row[n] = k == kNone ? nullptr : static_cast<const char*>(shared ? p_.shared_hidden : p_.hidden) + row * width * 2;
+      x.row[n] =
+          k == kNone ? nullptr : static_cast<const char*>(shared ? p_.shared_hidden : p_.hidden) + row * width * 2;
     }
     float part[1][kTiles][4] = {};
     multiply<kFp8>(part, now, x, at.unit * kUnit, static_cast<int>(width));
@@ -238,8 +241,9 @@ template <bool kFp8, Rows kRows, int kTiles>
 void launch_moe_up(cudaStream_t s, const SmallMoe& p) {
   const i64 tiles = (p.w1.out + 15) / 16;
   const int most = most_chosen(p), warps = warps_for(tiles * (most < 16 ? most : 16) * 2, p.w1.in, kTiles >= 4 ? 4 : 8);
-  launch_early(moe_up_kernel<kFp8, kRows, kTiles>, "moe_up", dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(most)),
-               static_cast<unsigned>(warps * 32), Parts<kTiles, 2>::bytes(warps), s, p);
+  launch_early(moe_up_kernel<kFp8, kRows, kTiles>, "moe_up",
+               dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(most)), static_cast<unsigned>(warps * 32),
+               Parts<kTiles, 2>::bytes(warps), s, p);
 }
 
 template <bool kFp8, int kTiles>
@@ -247,8 +251,8 @@ void launch_moe_down(cudaStream_t s, const SmallMoe& p) {
   const i64 tiles = (p.w2.out + 15) / 16;
   const int most = most_chosen(p), warps = kTiles >= 4 ? 8 : tiles > 264 ? 8 : 16;
   const std::size_t lists = static_cast<std::size_t>(most) * (4 + static_cast<std::size_t>(p.tokens)) + 16;
-  launch_early(moe_down_kernel<kFp8, kTiles>, "moe_down", static_cast<unsigned>(tiles), static_cast<unsigned>(warps * 32),
-               Parts<kTiles, 1>::bytes(warps) + lists, s, p, most);
+  launch_early(moe_down_kernel<kFp8, kTiles>, "moe_down", static_cast<unsigned>(tiles),
+               static_cast<unsigned>(warps * 32), Parts<kTiles, 1>::bytes(warps) + lists, s, p, most);
 }
 
 template <bool kFp8>

@@ -73,6 +73,12 @@ void grouped_linear_simple(cudaStream_t s, const Array& y, const Operand& x, con
                            const std::int32_t* offsets);
 void head_matmul_simple(cudaStream_t s, const Array& y, const Array& x, const Array& w);
 
+// ---- products of many rows on tensor cores (gemm_tile.cu): x bf16, w bf16 or e4m3, rows aligned to 16 bytes ----
+void linear_tile(cudaStream_t s, const Array& y, const Array& x, const Matrix& w);
+void grouped_linear_tile(cudaStream_t s, const Array& y, const Array& x, const Matrix& w, const std::int32_t* offsets);
+// x = bf16(code * scale), for products of codes through them.
+void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two);
+
 // ---- products of 1 to 64 rows (linear_small_*.cu) ----
 // y = x w^T for up to three matrices of one input, or for one matrix a head. Rows of x and w are aligned to 16 bytes.
 struct SmallLinear {
@@ -105,21 +111,21 @@ void attend_latent_simple(cudaStream_t s, const Array& o, const Array& q_c, cons
 struct Expanded {
   Array kv, k_pe;
 };
-void attend_expanded_simple(cudaStream_t s, const Array& o, const Array& q, const Expanded& keys,
-                            const Sequences& seqs, float scale);
+void attend_expanded_simple(cudaStream_t s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
+                            float scale);
 
 // ---- attention of few tokens over the latent cache (mla_*.cu): kv_lora_rank 512, rope 64, bf16 ----
 struct SmallMla {
   int tokens = 0, heads = 0, nope = 0, v = 0;
-  void* q = nullptr;          // bf16 [tokens, heads, nope + 64], not rotated; may be read only
+  void* q = nullptr;  // bf16 [tokens, heads, nope + 64], not rotated; may be read only
   i64 q_stride = 0;
   const void* kv_pe = nullptr;  // bf16 [tokens, 512 + 64], neither normalised nor rotated
   i64 kv_stride = 0;
-  const float* gain = nullptr;   // [512] of the latent's norm
+  const float* gain = nullptr;  // [512] of the latent's norm
   float eps = 0;
   const float* freqs = nullptr;  // [max_seq_len, 32, 2]; null: q is rotated and the cache written already
   const std::int32_t* slots = nullptr;
-  Matrix wk_b;                // bf16 [heads, 512, nope]
+  Matrix wk_b;  // bf16 [heads, 512, nope]
   Cache cache;
   Sequences seqs;
   float scale = 0;
@@ -136,11 +142,11 @@ void mla_attend(cudaStream_t s, const SmallMla& p);  // o_c
 
 // ---- experts (experts.cu) ----
 struct Route {
-  float* weights;          // [T, top_k]
-  std::int32_t* indices;   // [T, top_k]
-  const float* logits;     // [T, E]
+  float* weights;         // [T, top_k]
+  std::int32_t* indices;  // [T, top_k]
+  const float* logits;    // [T, E]
   i64 logits_stride;
-  const float* bias;       // [E] or null
+  const float* bias;  // [E] or null
   i64 tokens;
   int experts, top_k, n_groups, top_k_groups;
   bool sigmoid, normalize;
@@ -165,19 +171,19 @@ void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32
 // Everything stays on the device: no list is built, blocks read the indices themselves.
 struct SmallMoe {
   int tokens = 0;
-  const void* x = nullptr;      // [tokens, dim]: bf16, or float32 with gain
+  const void* x = nullptr;  // [tokens, dim]: bf16, or float32 with gain
   i64 x_stride = 0;
   const float* gain = nullptr;  // [dim]: x is RMS-normalised first; at most 8 tokens
   float eps = 0;
-  Matrix gate;                            // bf16 [E, dim]
-  Route route;                            // logits, weights and indices are scratch
-  std::int32_t* counter = nullptr;        // 0 between kernels
-  Matrix w1, w2, w3;                      // [n_local, inter, dim], [n_local, dim, inter], as w1
-  i64 first = 0;                          // of this rank's experts
-  Matrix shared_w1, shared_w2, shared_w3; // [shared, dim], [dim, shared], as w1; out 0: none
-  void* hidden = nullptr;                 // bf16 [tokens * top_k, inter]
-  void* shared_hidden = nullptr;          // bf16 [tokens, shared]
-  float* y = nullptr;                     // [tokens, dim]: the result is added
+  Matrix gate;                             // bf16 [E, dim]
+  Route route;                             // logits, weights and indices are scratch
+  std::int32_t* counter = nullptr;         // 0 between kernels
+  Matrix w1, w2, w3;                       // [n_local, inter, dim], [n_local, dim, inter], as w1
+  i64 first = 0;                           // of this rank's experts
+  Matrix shared_w1, shared_w2, shared_w3;  // [shared, dim], [dim, shared], as w1; out 0: none
+  void* hidden = nullptr;                  // bf16 [tokens * top_k, inter]
+  void* shared_hidden = nullptr;           // bf16 [tokens, shared]
+  float* y = nullptr;                      // [tokens, dim]: the result is added
   i64 y_stride = 0;
 };
 void moe_gate(cudaStream_t s, const SmallMoe& p);  // logits, routing, and the shared experts' hidden values
@@ -199,5 +205,20 @@ struct Sampling {
   i64 seen_stride;
 };
 void sample(cudaStream_t s, const Sampling& args);
+
+// ---- between steps (steps.cu) ----
+// See ops/fused.h, advance.
+struct Advance {
+  std::int32_t *ids, *positions, *slots, *context_lens;  // [count]
+  const std::int32_t* block_tables;                      // [count, table_stride]
+  i64 table_stride;
+  int table_width, block_size;
+  const std::int32_t* drawn;  // [count]
+  std::int64_t* step;         // [count]
+  std::int32_t* log;          // [1 + log_rows, count]
+  int log_rows, count;
+};
+void advance(cudaStream_t s, const Advance& a);
+void fill_random(cudaStream_t s, const Array& x, std::uint64_t seed);
 
 }  // namespace fathom::cuda

@@ -18,7 +18,8 @@ __device__ inline int take_best(const float* values, bool* taken, int n) {
   unsigned long long best = 0;
   for (int i = lane; i < n; i += 32)
     if (!taken[i]) {
-      const auto entry = static_cast<unsigned long long>(sortable(values[i])) << 32 | (0xffffffffu - static_cast<unsigned>(i));
+      const auto entry =
+          static_cast<unsigned long long>(sortable(values[i])) << 32 | (0xffffffffu - static_cast<unsigned>(i));
       best = entry > best ? entry : best;
     }
   for (int mask = 16; mask > 0; mask >>= 1) {
@@ -76,7 +77,8 @@ __device__ inline void scores_of(const Route& r, const float* logits, float* sco
 // Bytes of shared memory that route_token needs: scores [E], choice [E], group [n_groups], flags of both.
 __host__ __device__ inline std::size_t route_bytes(const Route& r) {
   return (static_cast<std::size_t>(2 * r.experts + r.n_groups) * sizeof(float) +
-          static_cast<std::size_t>(r.experts + r.n_groups) + 15) / 16 * 16;
+          static_cast<std::size_t>(r.experts + r.n_groups) + 15) /
+         16 * 16;
 }
 
 // Choices and weights of token t from its logits.

@@ -20,7 +20,8 @@ __global__ void embedding_kernel(Array y, Array table, const std::int32_t* ids, 
   const i64 row = ids[blockIdx.x] - first;
   const bool here = row >= 0 && row < table.dim[0];
   for (i64 i = threadIdx.x; i < y.dim[1]; i += blockDim.x)
-    store(y.data, y.type, blockIdx.x * y.stride[0] + i, here ? load(table.data, table.type, row * table.stride[0] + i) : 0);
+    store(y.data, y.type, blockIdx.x * y.stride[0] + i,
+          here ? load(table.data, table.type, row * table.stride[0] + i) : 0);
 }
 
 __global__ void gather_rows_kernel(Array y, Array x, const std::int32_t* rows) {
@@ -32,13 +33,13 @@ __global__ void gather_rows_kernel(Array y, Array x, const std::int32_t* rows) {
 __global__ void cast_kernel(Array y, Array x, i64 rows, i64 width) {
   for (i64 r = blockIdx.x; r < rows; r += gridDim.x) {
     const i64 to = row_offset(y, r), from = row_offset(x, r);
-    for (i64 i = threadIdx.x; i < width; i += blockDim.x)
-      store(y.data, y.type, to + i, load(x.data, x.type, from + i));
+    for (i64 i = threadIdx.x; i < width; i += blockDim.x) store(y.data, y.type, to + i, load(x.data, x.type, from + i));
   }
 }
 
 __global__ void add_kernel(Array x, Array y, i64 n) {
-  for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < n; i += static_cast<i64>(gridDim.x) * blockDim.x)
+  for (i64 i = blockIdx.x * static_cast<i64>(blockDim.x) + threadIdx.x; i < n;
+       i += static_cast<i64>(gridDim.x) * blockDim.x)
     store(x.data, x.type, i, load(x.data, x.type, i) + load(y.data, y.type, i));
 }
 
@@ -56,7 +57,8 @@ __global__ void rms_norm_kernel(Array y, Array x, const float* weight, float eps
 }
 
 __global__ void silu_mul_kernel(Array y, Array a, Array b) {
-  for (i64 i = threadIdx.x + static_cast<i64>(blockIdx.y) * blockDim.x; i < y.dim[1]; i += static_cast<i64>(gridDim.y) * blockDim.x) {
+  for (i64 i = threadIdx.x + static_cast<i64>(blockIdx.y) * blockDim.x; i < y.dim[1];
+       i += static_cast<i64>(gridDim.y) * blockDim.x) {
     const float gate = load(a.data, a.type, blockIdx.x * a.stride[0] + i);
     const float up = load(b.data, b.type, blockIdx.x * b.stride[0] + i);
     store(y.data, y.type, blockIdx.x * y.stride[0] + i, gate / (1.0f + expf(-gate)) * up);
@@ -80,6 +82,24 @@ __global__ void quantize_kernel(std::uint8_t* codes, float* scales, Array x, boo
   for (int k = 0; k < 4; ++k) packed |= static_cast<std::uint32_t>(float_to_e4m3(__fdiv_rn(values[k], scale))) << 8 * k;
   reinterpret_cast<std::uint32_t*>(codes)[(row * x.dim[1] + block * 128) / 4 + lane] = packed;
   if (lane == 0) scales[item] = scale;
+}
+
+// The values of the codes that quantize_kernel makes.
+__global__ void round_to_fp8_kernel(__nv_bfloat16* y, Array x, bool power_of_two) {
+  const i64 blocks = x.dim[1] / 128, item = blockIdx.x * static_cast<i64>(blockDim.x / 32) + threadIdx.x / 32;
+  if (item >= x.dim[0] * blocks) return;
+  const i64 row = item / blocks, block = item % blocks;
+  const int lane = threadIdx.x % 32;
+  float values[4], amax = 1e-4f;
+  for (int k = 0; k < 4; ++k) {
+    values[k] = load(x.data, x.type, row * x.stride[0] + block * 128 + lane * 4 + k);
+    amax = fmaxf(amax, fabsf(values[k]));
+  }
+  float scale = __fmul_rn(warp_max(amax), 1.0f / kE4m3Max);
+  if (power_of_two) scale = round_up_to_power_of_two(scale);
+  for (int k = 0; k < 4; ++k)
+    y[row * x.dim[1] + block * 128 + lane * 4 + k] =
+        __float2bfloat16_rn(e4m3_to_float(float_to_e4m3(__fdiv_rn(values[k], scale))) * scale);
 }
 
 __global__ void dequantize_kernel(Array y, Matrix w) {
@@ -118,7 +138,7 @@ void add(cudaStream_t s, const Array& x, const Array& y) {
   for (int d = 0; d < x.rank; ++d) n *= x.dim[d];
   if (n == 0) return;
   const int blocks = ceil_div(n, kThreads * 4);
-  add_kernel<<<blocks < 4096 ? blocks : 4096, kThreads, 0, s>>>(x, y, n);
+  add_kernel < <<blocks<4096 ? blocks : 4096, kThreads, 0, s>>>(x, y, n);
   check_launch("add");
 }
 
@@ -140,6 +160,13 @@ void quantize(cudaStream_t s, std::uint8_t* codes, float* scales, const Array& x
   if (items == 0) return;
   quantize_kernel<<<ceil_div(items, 8), 256, 0, s>>>(codes, scales, x, power_of_two);
   check_launch("quantize");
+}
+
+void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two) {
+  const i64 items = x.dim[0] * (x.dim[1] / 128);
+  if (items == 0) return;
+  round_to_fp8_kernel<<<ceil_div(items, 8), 256, 0, s>>>(static_cast<__nv_bfloat16*>(y), x, power_of_two);
+  check_launch("round_to_fp8");
 }
 
 void dequantize(cudaStream_t s, const Array& y, const Matrix& w) {

@@ -164,7 +164,9 @@ struct Rows16 {
   __device__ const char* row(int r, int bytes) const {
     return data + static_cast<i64>(min(r, out - 1)) * in * bytes;  // rows past the end repeat the last
   }
-  __device__ const float* scales(int r) const { return scale + static_cast<i64>(r / kUnit) * ((in + kUnit - 1) / kUnit); }
+  __device__ const float* scales(int r) const {
+    return scale + static_cast<i64>(r / kUnit) * ((in + kUnit - 1) / kUnit);
+  }
 };
 
 // The whole product of a block's 16 outputs from `first` on, this warp's units only. The first units are fetched before

@@ -1,0 +1,60 @@
+// When the kernels for few tokens apply, and their arguments.
+#pragma once
+
+#include <algorithm>
+
+#include "backends/cuda/arrays.h"
+
+namespace fathom {
+
+inline bool small_rows(i64 rows) { return rows >= 1 && rows <= 64; }
+
+// Rows that can be read 16 bytes at a time.
+inline bool aligned_rows(const Tensor& x) {
+  const i64 step = 16 / size_of(x.dtype());
+  return x.stride(0) % step == 0 && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
+}
+
+// bf16, or FP8 whose activations stay as they are.
+inline bool small_weight(const Weight& w, GemmMode mode) {
+  if (!w.data.defined() || reinterpret_cast<std::uintptr_t>(w.data.data()) % 16 != 0) return false;
+  if (w.data.dtype() == DType::bf16) return w.in() % 8 == 0;
+  return w.data.dtype() == DType::e4m3 && mode == GemmMode::bf16 && w.in() % 16 == 0;
+}
+
+inline void linear_small(cudaStream_t s, const cuda::SmallLinear& p) {
+  p.part[0].w.type == cuda::Type::e4m3 ? cuda::linear_small_fp8(s, p) : cuda::linear_small_bf16(s, p);
+}
+
+// The published latent width in bf16.
+inline bool latent_fits(const Tensor& q, const CacheLayer& cache) {
+  return cache.kv_lora_rank == 512 && cache.width() == 576 && cache.latent.dtype() == DType::bf16 &&
+         q.dtype() == DType::bf16;
+}
+
+inline cuda::SmallMla latent_of(const Batch& batch, const CacheLayer& cache, i64 heads, float scale) {
+  cuda::SmallMla p;
+  p.tokens = static_cast<int>(batch.tokens());
+  p.heads = static_cast<int>(heads);
+  p.cache = cache_of(cache);
+  p.seqs = sequences_of(batch);
+  p.scale = scale;
+  // About two blocks a multiprocessor, and parts of at least 128 keys.
+  const i64 blocks = batch.tokens() * ((heads + 15) / 16), longest = (batch.max_context + 127) / 128;
+  p.splits = static_cast<int>(std::clamp<i64>(std::min((264 + blocks - 1) / blocks, longest), 1, 132));
+  return p;
+}
+
+inline void route_args(cuda::Route& r, const Tensor& bias, const RouteArgs& args, i64 tokens, i64 experts) {
+  r.bias = bias.defined() ? bias.as<float>() : nullptr;
+  r.tokens = tokens;
+  r.experts = static_cast<int>(experts);
+  r.top_k = static_cast<int>(args.top_k);
+  r.n_groups = static_cast<int>(args.n_groups);
+  r.top_k_groups = static_cast<int>(args.top_k_groups);
+  r.sigmoid = args.sigmoid;
+  r.normalize = args.normalize;
+  r.route_scale = args.route_scale;
+}
+
+}  // namespace fathom

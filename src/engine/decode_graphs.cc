@@ -1,0 +1,29 @@
+#include "engine/decode_graphs.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace fathom {
+
+i64 DecodeGraphs::rounded_context(i64 context) {
+  constexpr i64 kLeast = 1024;
+  return std::max(kLeast, static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(context))));
+}
+
+void DecodeGraphs::run(i64 batch, i64 context, const std::function<void()>& pass) {
+  const auto [place, first] = recorded_.try_emplace({batch, context});
+  if (first || !can_record_) return pass();
+  if (place->second == nullptr) {
+    place->second = backend_.capture(pass);
+    can_record_ = place->second != nullptr;
+    if (!can_record_) return pass();
+  }
+  place->second->replay();
+}
+
+i64 DecodeGraphs::operations(i64 batch, i64 context) const {
+  const auto place = recorded_.find({batch, context});
+  return place == recorded_.end() || place->second == nullptr ? 0 : place->second->operations();
+}
+
+}  // namespace fathom

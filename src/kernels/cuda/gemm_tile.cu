@@ -1,0 +1,21 @@
+// Products of many rows: bf16 and FP8 weights, plain and grouped by expert.
+#include "kernels/cuda/gemm_tile.cuh"
+
+namespace fathom::cuda {
+namespace {
+
+void run(cudaStream_t s, const Array& y, const Array& x, const Matrix& w, const std::int32_t* offsets) {
+  if (x.dim[0] == 0 || w.out == 0 || w.count == 0) return;
+  const TileProduct p{x.data, x.stride[0], w, y.data, y.type, y.stride[0], x.dim[0], offsets};
+  w.type == Type::e4m3 ? launch_gemm_tile<true>(s, p) : launch_gemm_tile<false>(s, p);
+}
+
+}  // namespace
+
+void linear_tile(cudaStream_t s, const Array& y, const Array& x, const Matrix& w) { run(s, y, x, w, nullptr); }
+
+void grouped_linear_tile(cudaStream_t s, const Array& y, const Array& x, const Matrix& w, const std::int32_t* offsets) {
+  run(s, y, x, w, offsets);
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,214 @@
+// Products of many rows on tensor cores: tiles of 128 rows x 256 outputs, 64 inner entries at a time, four of these in
+// flight through shared memory. Eight warps of 64 x 64. FP8 weights stay FP8 in shared memory and become bf16, times
+// their scale, in registers: that is the reference's weight_dequant without a second copy.
+//
+// As in small.cuh a thread takes 8 neighbouring inner entries where mma.m16n8k16 wants scattered pairs.
+#pragma once
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/small.cuh"
+
+namespace fathom::cuda {
+
+constexpr int kTileRows = 128, kTileOuts = 256, kTileIn = 64, kStages = 4, kTileThreads = 256;
+
+struct TileProduct {
+  const void* x;  // bf16 [rows, in]
+  i64 x_stride;
+  Matrix w;
+  void* y;
+  Type y_type;
+  i64 y_stride;
+  i64 rows;
+  const std::int32_t* offsets = nullptr;  // grouped: rows of each matrix of the stack
+};
+
+// The rows of one block: `rows` from `begin` on, times matrix `expert`; 0 rows: none.
+struct TileRows {
+  int expert, begin, rows;
+};
+
+// The n-th tile of the experts' rows. All threads of a warp take part.
+__device__ inline TileRows find_tile(const std::int32_t* offsets, int experts, int n) {
+  const int lane = threadIdx.x % 32;
+  for (int base = 0; base < experts; base += 32) {
+    const int e = base + lane;
+    const int begin = e < experts ? offsets[e] : 0, end = e < experts ? offsets[e + 1] : 0;
+    const int tiles = (end - begin + kTileRows - 1) / kTileRows;
+    int sum = tiles;
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane >= step) sum += other;
+    }
+    const int all = __shfl_sync(0xffffffffu, sum, 31);
+    if (n < all) {
+      const int owner = __ffs(static_cast<int>(__ballot_sync(0xffffffffu, n < sum))) - 1;
+      const int within = n - __shfl_sync(0xffffffffu, sum - tiles, owner);
+      const int first = __shfl_sync(0xffffffffu, begin, owner) + within * kTileRows;
+      return {base + owner, first, min(kTileRows, __shfl_sync(0xffffffffu, end, owner) - first)};
+    }
+    n -= all;
+  }
+  return {0, 0, 0};
+}
+
+// 16-byte chunk `chunk` of a row of 128 bytes: two neighbouring rows lie in different halves of the banks, eight rows
+// in all of them.
+__device__ inline int swizzled(int row, int chunk) { return chunk ^ ((row & 1) << 2 | (row >> 1 & 3)); }
+
+__device__ inline void copy_chunk(std::uint32_t to, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
+}
+
+template <bool kFp8>
+class TileKernel {
+ public:
+  static constexpr int kRowBytes = kTileIn * 2, kOutBytes = kTileIn * (kFp8 ? 1 : 2);
+  static constexpr int kStage = kTileRows * kRowBytes + kTileOuts * kOutBytes;
+
+  __device__ TileKernel(const TileProduct& p, const TileRows& rows, char* memory)
+      : p_(p), rows_(rows), memory_(memory), out0_(static_cast<int>(blockIdx.x) * kTileOuts) {
+    w_ = static_cast<const char*>(p.w.data) + static_cast<i64>(rows.expert) * p.w.out * p.w.in * (kFp8 ? 1 : 2);
+    warp_row_ = threadIdx.x / 32 % 2 * 64;
+    warp_out_ = threadIdx.x / 64 * 64;
+    if constexpr (kFp8) {
+      const i64 blocks = (p.w.in + kUnit - 1) / kUnit;
+      const i64 block = min(static_cast<i64>(out0_ + warp_out_), p.w.out - 1) / kUnit;
+      scales_ = p.w.scale + (static_cast<i64>(rows.expert) * ((p.w.out + kUnit - 1) / kUnit) + block) * blocks;
+    }
+  }
+
+  __device__ void run() {
+    const int steps = static_cast<int>((p_.w.in + kTileIn - 1) / kTileIn);
+    for (int s = 0; s < kStages - 1; ++s) fetch(s, s, steps);
+    for (int s = 0; s < steps; ++s) {
+      asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2));
+      __syncthreads();
+      fetch(s + kStages - 1, (s + kStages - 1) % kStages, steps);
+      multiply(memory_ + s % kStages * kStage, s);
+    }
+    asm volatile("cp.async.wait_group 0;");
+    save();
+  }
+
+ private:
+  __device__ void fetch(int step, int stage, int steps) {
+    if (step < steps) {
+      const auto base = static_cast<std::uint32_t>(__cvta_generic_to_shared(memory_ + stage * kStage));
+      const int k0 = step * kTileIn;
+#pragma unroll
+      for (int i = threadIdx.x; i < kTileRows * 8; i += kTileThreads) {
+        const int row = i / 8, chunk = i % 8, k = k0 + chunk * 8;
+        const bool there = row < rows_.rows && k < p_.w.in;
+        copy_chunk(base + row * kRowBytes + swizzled(row, chunk) * 16,
+                   static_cast<const char*>(p_.x) + (there ? ((rows_.begin + row) * p_.x_stride + k) * 2 : 0), there);
+      }
+      constexpr int kChunks = kOutBytes / 16, kEach = kFp8 ? 16 : 8;
+#pragma unroll
+      for (int i = threadIdx.x; i < kTileOuts * kChunks; i += kTileThreads) {
+        const int row = i / kChunks, chunk = i % kChunks, k = k0 + chunk * kEach;
+        const bool there = out0_ + row < p_.w.out && k < p_.w.in;
+        const int place = kFp8 ? (row / 2) * 128 + swizzled(row / 2, row % 2 * 4 + chunk) * 16
+                               : row * 128 + swizzled(row, chunk) * 16;
+        copy_chunk(base + kTileRows * kRowBytes + place,
+                   w_ + (there ? (static_cast<i64>(out0_ + row) * p_.w.in + k) * (kFp8 ? 1 : 2) : 0), there);
+      }
+    }
+    asm volatile("cp.async.commit_group;");
+  }
+
+  // 8 weights of output row `row` from inner entry 32 h + 8 c on, as bf16.
+  __device__ uint4 weights(const char* base, int row, int h, float scale) const {
+    const int c = threadIdx.x % 4;
+    if constexpr (!kFp8) {
+      return *reinterpret_cast<const uint4*>(base + row * 128 + swizzled(row, h * 4 + c) * 16);
+    } else {
+      const int chunk = row % 2 * 4 + h * 2 + c / 2;
+      const uint2 codes =
+          *reinterpret_cast<const uint2*>(base + row / 2 * 128 + swizzled(row / 2, chunk) * 16 + c % 2 * 8);
+      uint4 v;
+      widen_e4m3(codes.x, v.x, v.y);
+      widen_e4m3(codes.y, v.z, v.w);
+      const auto scaled = [scale](std::uint32_t pair) {
+        return pack_bf16(__uint_as_float(pair << 16) * scale, __uint_as_float(pair & 0xffff0000u) * scale);
+      };
+      return {scaled(v.x), scaled(v.y), scaled(v.z), scaled(v.w)};
+    }
+  }
+
+  __device__ void multiply(const char* stage, int step) {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    const char* outs = stage + kTileRows * kRowBytes;
+    float scale = 1;
+    if constexpr (kFp8) scale = scales_[step / 2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      uint4 low[4], high[4];
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        const int row = warp_row_ + m * 16 + g;
+        low[m] = *reinterpret_cast<const uint4*>(stage + row * 128 + swizzled(row, h * 4 + c) * 16);
+        high[m] = *reinterpret_cast<const uint4*>(stage + (row + 8) * 128 + swizzled(row + 8, h * 4 + c) * 16);
+      }
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const uint4 w = weights(outs, warp_out_ + n * 8 + g, h, scale);
+#pragma unroll
+        for (int m = 0; m < 4; ++m) {
+          mma_bf16(sums_[m][n], low[m].x, high[m].x, low[m].y, high[m].y, w.x, w.y);
+          mma_bf16(sums_[m][n], low[m].z, high[m].z, low[m].w, high[m].w, w.z, w.w);
+        }
+      }
+    }
+  }
+
+  __device__ void save() const {
+    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    for (int m = 0; m < 4; ++m)
+      for (int half = 0; half < 2; ++half) {
+        const int row = warp_row_ + m * 16 + half * 8 + g;
+        if (row >= rows_.rows) continue;
+        const i64 at = (rows_.begin + row) * p_.y_stride;
+        for (int n = 0; n < 8; ++n) {
+          const i64 out = out0_ + warp_out_ + n * 8 + 2 * c;
+          if (out < p_.w.out) store(p_.y, p_.y_type, at + out, sums_[m][n][2 * half]);
+          if (out + 1 < p_.w.out) store(p_.y, p_.y_type, at + out + 1, sums_[m][n][2 * half + 1]);
+        }
+      }
+  }
+
+  const TileProduct& p_;
+  TileRows rows_;
+  char* memory_;
+  const char* w_;
+  const float* scales_ = nullptr;
+  int out0_, warp_row_, warp_out_;
+  float sums_[4][8][4] = {};
+};
+
+template <bool kFp8>
+__global__ void __launch_bounds__(kTileThreads, 1) gemm_tile_kernel(const TileProduct p) {
+  extern __shared__ __align__(128) char tile_memory[];
+  TileRows rows;
+  if (p.offsets == nullptr)
+    rows = {0, static_cast<int>(blockIdx.y) * kTileRows,
+            static_cast<int>(min(static_cast<i64>(kTileRows), p.rows - static_cast<i64>(blockIdx.y) * kTileRows))};
+  else
+    rows = find_tile(p.offsets, static_cast<int>(p.w.count), static_cast<int>(blockIdx.y));
+  if (rows.rows <= 0) return;
+  TileKernel<kFp8>(p, rows, tile_memory).run();
+}
+
+template <bool kFp8>
+void launch_gemm_tile(cudaStream_t s, const TileProduct& p) {
+  constexpr int kBytes = TileKernel<kFp8>::kStage * kStages;
+  cudaFuncSetAttribute(gemm_tile_kernel<kFp8>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  // Each expert adds at most one tile that is not full.
+  const i64 row_tiles =
+      (p.rows + kTileRows - 1) / kTileRows + (p.offsets != nullptr ? (p.w.count < p.rows ? p.w.count : p.rows) : 0);
+  const dim3 grid(static_cast<unsigned>((p.w.out + kTileOuts - 1) / kTileOuts), static_cast<unsigned>(row_tiles));
+  gemm_tile_kernel<kFp8><<<grid, kTileThreads, kBytes, s>>>(p);
+  check_launch("gemm_tile");
+}
+
+}  // namespace fathom::cuda
