@@ -51,7 +51,7 @@ std::string Reply::break_off() { return done() ? std::string() : end("interrupte
 
 std::string Reply::end(const std::string& reason) {
   finish_ = reason;
-  const std::string rest = decoder_.finish();
+  std::string rest = decoder_.finish();
   text_ += rest;
   return rest;
 }

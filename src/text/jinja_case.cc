@@ -82,9 +82,9 @@ Value to_title(Runtime& rt, const Str& text) {
   StrBuilder out(rt);
   bool in_word = false;
   map_chars(out, rt, text, 0, text.size, [&](std::size_t pos, char32_t c) {
-    const std::u32string mapped = !in_word                                      ? title(c)
-                                  : c == 0x3A3 && final_sigma(text.view(), pos) ? std::u32string(1, 0x3C2)
-                                                                                : lower(c);
+    std::u32string mapped = !in_word                                      ? title(c)
+                            : c == 0x3A3 && final_sigma(text.view(), pos) ? std::u32string(1, 0x3C2)
+                                                                          : lower(c);
     in_word = is_cased(c);
     return mapped;
   });

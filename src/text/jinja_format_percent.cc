@@ -157,8 +157,7 @@ class Percent {
   void character(const Value& argument, const FormatSpec& spec) {
     if (argument.is_string() && argument.str->chars == 1) return append_padded(out_, rt_, *argument.str, spec);
     if (!argument.is_int()) rt_.fail("%c requires int or char");
-    FormatSpec one = spec;
-    append_formatted(out_, rt_, Value::integer(argument.as_int(), argument.content), one);
+    append_formatted(out_, rt_, Value::integer(argument.as_int(), argument.content), spec);
   }
 
   void signed_text(std::string text, const Value& argument, FormatSpec spec, bool zero) {

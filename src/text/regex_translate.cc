@@ -222,7 +222,7 @@ class Translator {
       return fmt::format("\\x{{{}}}", digits);
     }
     const auto length = static_cast<std::size_t>(utf8_length(static_cast<unsigned char>(c)));
-    const std::string out = "\\" + std::string(in_.substr(at_, length));
+    std::string out = "\\" + std::string(in_.substr(at_, length));
     at_ += length;
     return out;
   }
