@@ -87,14 +87,15 @@ class Brace {
     return true;
   }
 
-  Value first(std::string_view name) {
+  // The argument that a field names; only a field without attributes or keys counts as numbered.
+  Value first(std::string_view name, bool whole) {
     std::size_t index = 0;
-    if (name.empty()) {
+    if (name.empty() && whole) {
       if (numbered_) rt_.fail("cannot switch from manual field specification to automatic field numbering");
       counted_ = true, index = next_++;
     } else if (number(name, &index)) {
-      if (counted_) rt_.fail("cannot switch from automatic field numbering to manual field specification");
-      numbered_ = true;
+      if (counted_ && whole) rt_.fail("cannot switch from automatic field numbering to manual field specification");
+      numbered_ = numbered_ || whole;
     } else {
       for (const NamedValue& named : arguments_.named)
         if (named.name == name) return named.value;
@@ -107,7 +108,7 @@ class Brace {
 
   Value lookup(std::string_view path) {
     std::size_t pos = std::min(path.find_first_of(".["), path.size());
-    Value value = first(path.substr(0, pos));
+    Value value = first(path.substr(0, pos), pos == path.size());
     while (pos < path.size()) {
       const bool attribute = path[pos] == '.';
       const std::size_t begin = ++pos;

@@ -37,6 +37,8 @@ Dict* make_dict(Call& call) {
   Runtime& rt = call.rt;
   Dict* dict = rt.make<Dict>();
   if (call.all.items.size() > 1) rt.fail("expected at most 1 positional argument, got {}", call.all.items.size());
+  if (!call.all.items.empty() && call.all.items[0].is(Kind::kUndefined))
+    fail_undefined(rt, *call.all.items[0].undefined);
   if (!call.all.items.empty() && call.all.items[0].is(Kind::kDict)) {
     for (const Dict::Entry& entry : *call.all.items[0].dict) dict->set(rt, entry.key, entry.value);
   } else if (!call.all.items.empty()) {

@@ -44,6 +44,10 @@ class CharIter final : public Iter {
     const std::size_t begin = at_;
     at_ += char_size(text_->view(), at_);
     item = slice_bytes(rt, *text_, begin, at_);
+    if (!text_->markup) return true;
+    StrBuilder plain(rt);  // characters of markup are plain strings
+    plain.append(*item.str);
+    item = plain.finish();
     return true;
   }
 
