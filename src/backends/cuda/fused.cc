@@ -116,7 +116,7 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
     return false;
   for (const Weight& w : all)
     if (!small_weight(w, mode)) return false;
-  const bool normed = tokens <= kNormedTokens;
+  const bool normed = tokens <= kNormedTokens, merged = normed && tokens * top_k <= 64;
   cuda::SmallMoe p;
   Tensor x;
   const auto carve = [&](void* base) {
@@ -126,7 +126,8 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
     p.route.indices = carver.take<std::int32_t>(tokens * top_k);
     p.hidden = carver.take<bf16_bits>(tokens * top_k * layer.w1.out());
     p.shared_hidden = carver.take<bf16_bits>(tokens * layer.shared_w1.out());
-    if (!normed) x = Tensor(carver.take<bf16_bits>(tokens * dim), DType::bf16, h.shape(), device());
+    x = Tensor(carver.take<bf16_bits>(tokens * dim), DType::bf16, h.shape(), device());
+    if (!merged) p.rows = carver.take<float>(tokens * top_k * dim);
     return carver.used();
   };
   carve(workspace(carve(nullptr)));
@@ -143,12 +144,20 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
   p.w1 = matrix_of(layer.w1), p.w2 = matrix_of(layer.w2), p.w3 = matrix_of(layer.w3);
   p.shared_w1 = matrix_of(layer.shared_w1), p.shared_w2 = matrix_of(layer.shared_w2);
   p.shared_w3 = matrix_of(layer.shared_w3);
+  p.normed = x.data();
   p.y = h.as<float>();
   p.y_stride = h.stride(0);
   const bool fp8 = layer.w1.format->has_scale();
   cuda::moe_gate(stream(), p);
+  p.x = x.data();
+  p.x_stride = dim;
   fp8 ? cuda::moe_up_fp8(stream(), p) : cuda::moe_up_bf16(stream(), p);
   fp8 ? cuda::moe_down_fp8(stream(), p) : cuda::moe_down_bf16(stream(), p);
+  if (p.rows != nullptr) {
+    const Tensor hidden(p.shared_hidden, DType::bf16, {tokens, layer.shared_w1.out()}, device());
+    linear_add_(h, hidden, layer.shared_w2, mode);
+    cuda::combine_add(stream(), p);
+  }
   return true;
 }
 

@@ -87,6 +87,8 @@ void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w)
     p.y_head = y.stride(1);
     return linear_small(stream(), p);
   }
+  if (bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0 && w.stride(0) % 8 == 0)
+    return cuda::head_matmul_tile(stream(), array_of(y), array_of(x), array_of(w));
   cuda::head_matmul_simple(stream(), array_of(y), array_of(x), array_of(w));
 }
 

@@ -39,8 +39,8 @@ inline cuda::SmallMla latent_of(const Batch& batch, const CacheLayer& cache, i64
   p.cache = cache_of(cache);
   p.seqs = sequences_of(batch);
   p.scale = scale;
-  // About two blocks a multiprocessor, and parts of at least 128 keys.
-  const i64 blocks = batch.tokens() * ((heads + 15) / 16), longest = (batch.max_context + 127) / 128;
+  // About two blocks a multiprocessor, and parts of at least 64 keys.
+  const i64 blocks = batch.tokens() * ((heads + 15) / 16), longest = (batch.max_context + 63) / 64;
   p.splits = static_cast<int>(std::clamp<i64>(std::min((264 + blocks - 1) / blocks, longest), 1, 132));
   return p;
 }

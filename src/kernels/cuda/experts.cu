@@ -88,6 +88,20 @@ __global__ void combine_kernel(Array y, Array rows, const std::int32_t* places, 
   }
 }
 
+__global__ void combine_add_kernel(SmallMoe p) {
+  const i64 t = blockIdx.x, d = p.w2.out;
+  const int top_k = p.route.top_k;
+  for (i64 i = blockIdx.y * static_cast<i64>(blockDim.x) + threadIdx.x; i < d;
+       i += static_cast<i64>(gridDim.y) * blockDim.x) {
+    float sum = p.y[t * p.y_stride + i];
+    for (int k = 0; k < top_k; ++k) {
+      const i64 e = p.route.indices[t * top_k + k] - p.first;
+      if (e >= 0 && e < p.w2.count) sum += p.route.weights[t * top_k + k] * p.rows[(t * top_k + k) * d + i];
+    }
+    p.y[t * p.y_stride + i] = sum;
+  }
+}
+
 }  // namespace
 
 void route(cudaStream_t s, const Route& r) {
@@ -112,6 +126,12 @@ void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32
   const dim3 grid(static_cast<unsigned>(y.dim[0]), static_cast<unsigned>(ceil_div(y.dim[1], 512)));
   combine_kernel<<<grid, 256, 0, s>>>(y, rows, places, weights, top_k);
   check_launch("combine");
+}
+
+void combine_add(cudaStream_t s, const SmallMoe& p) {
+  const dim3 grid(static_cast<unsigned>(p.tokens), static_cast<unsigned>(ceil_div(p.w2.out, 256)));
+  combine_add_kernel<<<grid, 256, 0, s>>>(p);
+  check_launch("combine_add");
 }
 
 }  // namespace fathom::cuda

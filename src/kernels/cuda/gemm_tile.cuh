@@ -1,5 +1,5 @@
 // Products of many rows on tensor cores: tiles of 128 rows x 256 outputs, 64 inner entries at a time, four of these in
-// flight through shared memory. Eight warps of 64 x 64. FP8 weights stay FP8 in shared memory and become bf16, times
+// flight through shared memory. Sixteen warps of 64 x 32. FP8 weights stay FP8 in shared memory and become bf16, times
 // their scale, in registers: that is the reference's weight_dequant without a second copy.
 //
 // As in small.cuh a thread takes 8 neighbouring inner entries where mma.m16n8k16 wants scattered pairs.
@@ -10,7 +10,7 @@
 
 namespace fathom::cuda {
 
-constexpr int kTileRows = 128, kTileOuts = 256, kTileIn = 64, kStages = 4, kTileThreads = 256;
+constexpr int kTileRows = 128, kTileOuts = 256, kTileIn = 64, kStages = 4, kTileThreads = 512;
 
 struct TileProduct {
   const void* x;  // bf16 [rows, in]
@@ -20,7 +20,9 @@ struct TileProduct {
   Type y_type;
   i64 y_stride;
   i64 rows;
-  const std::int32_t* offsets = nullptr;  // grouped: rows of each matrix of the stack
+  const std::int32_t* offsets = nullptr;   // grouped: rows of each matrix of the stack
+  i64 x_head = 0, w_head = 0, y_head = 0;  // steps from head to head
+  int heads = 1;
 };
 
 // The rows of one block: `rows` from `begin` on, times matrix `expert`; 0 rows: none.
@@ -70,7 +72,7 @@ class TileKernel {
       : p_(p), rows_(rows), memory_(memory), out0_(static_cast<int>(blockIdx.x) * kTileOuts) {
     w_ = static_cast<const char*>(p.w.data) + static_cast<i64>(rows.expert) * p.w.out * p.w.in * (kFp8 ? 1 : 2);
     warp_row_ = threadIdx.x / 32 % 2 * 64;
-    warp_out_ = threadIdx.x / 64 * 64;
+    warp_out_ = threadIdx.x / 64 * 32;
     if constexpr (kFp8) {
       const i64 blocks = (p.w.in + kUnit - 1) / kUnit;
       const i64 block = min(static_cast<i64>(out0_ + warp_out_), p.w.out - 1) / kUnit;
@@ -151,25 +153,27 @@ class TileKernel {
         high[m] = *reinterpret_cast<const uint4*>(stage + (row + 8) * 128 + swizzled(row + 8, h * 4 + c) * 16);
       }
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
+      for (int n = 0; n < 4; ++n) {
         const uint4 w = weights(outs, warp_out_ + n * 8 + g, h, scale);
 #pragma unroll
-        for (int m = 0; m < 4; ++m) {
-          mma_bf16(sums_[m][n], low[m].x, high[m].x, low[m].y, high[m].y, w.x, w.y);
-          mma_bf16(sums_[m][n], low[m].z, high[m].z, low[m].w, high[m].w, w.z, w.w);
-        }
+        for (int m = 0; m < 4; ++m) mma_bf16(sums_[m][n], low[m].x, high[m].x, low[m].y, high[m].y, w.x, w.y);
+#pragma unroll
+        for (int m = 0; m < 4; ++m) mma_bf16(sums_[m][n], low[m].z, high[m].z, low[m].w, high[m].w, w.z, w.w);
       }
     }
   }
 
   __device__ void save() const {
     const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+#pragma unroll
     for (int m = 0; m < 4; ++m)
+#pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = warp_row_ + m * 16 + half * 8 + g;
         if (row >= rows_.rows) continue;
         const i64 at = (rows_.begin + row) * p_.y_stride;
-        for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
           const i64 out = out0_ + warp_out_ + n * 8 + 2 * c;
           if (out < p_.w.out) store(p_.y, p_.y_type, at + out, sums_[m][n][2 * half]);
           if (out + 1 < p_.w.out) store(p_.y, p_.y_type, at + out + 1, sums_[m][n][2 * half + 1]);
@@ -183,12 +187,18 @@ class TileKernel {
   const char* w_;
   const float* scales_ = nullptr;
   int out0_, warp_row_, warp_out_;
-  float sums_[4][8][4] = {};
+  float sums_[4][4][4] = {};
 };
 
 template <bool kFp8>
-__global__ void __launch_bounds__(kTileThreads, 1) gemm_tile_kernel(const TileProduct p) {
+__global__ void __launch_bounds__(kTileThreads, 1) gemm_tile_kernel(const TileProduct product) {
   extern __shared__ __align__(128) char tile_memory[];
+  TileProduct p = product;
+  if (p.heads > 1) {
+    p.x = static_cast<const char*>(p.x) + blockIdx.z * p.x_head * 2;
+    p.w.data = static_cast<const char*>(p.w.data) + blockIdx.z * p.w_head * 2;
+    p.y = static_cast<char*>(p.y) + blockIdx.z * p.y_head * (p.y_type == Type::f32 ? 4 : 2);
+  }
   TileRows rows;
   if (p.offsets == nullptr)
     rows = {0, static_cast<int>(blockIdx.y) * kTileRows,
@@ -206,7 +216,8 @@ void launch_gemm_tile(cudaStream_t s, const TileProduct& p) {
   // Each expert adds at most one tile that is not full.
   const i64 row_tiles =
       (p.rows + kTileRows - 1) / kTileRows + (p.offsets != nullptr ? (p.w.count < p.rows ? p.w.count : p.rows) : 0);
-  const dim3 grid(static_cast<unsigned>((p.w.out + kTileOuts - 1) / kTileOuts), static_cast<unsigned>(row_tiles));
+  const dim3 grid(static_cast<unsigned>((p.w.out + kTileOuts - 1) / kTileOuts), static_cast<unsigned>(row_tiles),
+                  static_cast<unsigned>(p.heads));
   gemm_tile_kernel<kFp8><<<grid, kTileThreads, kBytes, s>>>(p);
   check_launch("gemm_tile");
 }

@@ -14,12 +14,12 @@ __device__ void small_tile(const SmallLinear& p, int tile, i64 head, float* memo
     tile -= static_cast<int>(p.part[part++].w.out + 15) / 16;
   const SmallLinear::Part& out = p.part[part];
   const int first = tile * 16, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-  const Rows16 w[1] = {{static_cast<const char*>(out.w.data) + head * p.w_head * Unit<kFp8>::kBytes, out.w.scale,
-                        static_cast<int>(out.w.out), static_cast<int>(out.w.in)}};
+  OneMatrix<kFp8> w(out.w, 0);
+  w.data += head * p.w_head * Unit<kFp8>::kBytes;
   Tokens<kRows, kTiles> tokens{};
   const float* scales[kTiles][2] = {};
-  float sums[1][kTiles][4] = {};
-  stream<kFp8, kRows, kTiles, 1>(sums, w, first, tokens, scales, [&] {
+  float sums[kTiles][4] = {};
+  stream<kFp8>(sums, sixteen_rows(w, first), tokens, scales, [&] {
     wait_for_previous();
     constexpr int kBytes = kRows == Rows::bf16 ? 2 : kRows == Rows::normed ? 4 : 1;
     tokens.gain = p.gain;
@@ -34,14 +34,14 @@ __device__ void small_tile(const SmallLinear& p, int tile, i64 head, float* memo
             scales[n][i] = p.x_scale + static_cast<i64>(n * 8 + 2 * c + i) * (out.w.in / kUnit);
     }
   });
-  const Parts<kTiles, 1> parts{memory};
+  const Parts<kTiles> parts{memory};
   parts.put(sums);
   if constexpr (kRows == Rows::normed) parts.put_squares(tokens.squares);
   __syncthreads();
   for (int i = threadIdx.x; i < 16 * p.tokens; i += blockDim.x) {
     const int row = i % 16, token = i / 16;
     if (first + row >= out.w.out) continue;
-    float value = parts.get(0, row, token);
+    float value = parts.get(row, token);
     if constexpr (kRows == Rows::normed) value *= parts.factor(token, static_cast<int>(out.w.in), p.eps);
     const i64 at = token * out.y_stride + head * p.y_head + first + row;
     if (p.add) value += load(out.y, out.y_type, at);
@@ -61,10 +61,10 @@ void launch_linear_small(cudaStream_t s, const SmallLinear& p) {
   i64 tiles = 0;
   for (int i = 0; i < p.parts; ++i) tiles += (p.part[i].w.out + 15) / 16;
   if (tiles == 0) return;
-  const int warps = warps_for(tiles * p.heads, p.part[0].w.in, kTiles >= 4 ? 8 : 16);
+  const int warps = warps_for(tiles * p.heads, p.part[0].w.in, p.heads > 1 ? 1 : 4, kTiles >= 4 ? 8 : 16);
   launch_early(linear_small_kernel<kFp8, kRows, kTiles>, "linear_small",
                dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(p.heads)), static_cast<unsigned>(warps * 32),
-               Parts<kTiles, 1>::bytes(warps), s, p);
+               Parts<kTiles>::bytes(warps), s, p);
 }
 
 template <bool kFp8, Rows kRows>

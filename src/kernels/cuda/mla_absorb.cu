@@ -6,26 +6,43 @@ namespace {
 
 constexpr int kRank = 512, kRope = 64;
 
-// One block a token: normalises the latent, rotates the key, writes both.
-__device__ void store_token(const SmallMla& p, int t, float* shared) {
-  const auto* row = static_cast<const __nv_bfloat16*>(p.kv_pe) + t * p.kv_stride;
+// One warp a token: normalises the latent, rotates the key, writes both. What does not come from the previous kernel is
+// read before it has finished.
+__device__ void store_token(const SmallMla& p, int t) {
+  const int lane = threadIdx.x;
   const i64 slot = p.slots[t];
-  float sum = 0;
-  for (int i = threadIdx.x; i < kRank; i += blockDim.x) {
-    const float value = __bfloat162float(row[i]);
-    sum += value * value;
+  const float2 angle =
+      reinterpret_cast<const float2*>(p.freqs)[static_cast<i64>(p.seqs.positions[t]) * (kRope / 2) + lane];
+  float4 gain[4];
+  for (int i = 0; i < 4; ++i) gain[i] = reinterpret_cast<const float4*>(p.gain)[lane * 2 + i / 2 * 64 + i % 2];
+  wait_for_previous();
+  const auto* row = static_cast<const __nv_bfloat16*>(p.kv_pe) + t * p.kv_stride;
+  uint4 part[2];
+  for (int i = 0; i < 2; ++i) part[i] = reinterpret_cast<const uint4*>(row)[lane + i * 32];
+  const std::uint32_t key = reinterpret_cast<const std::uint32_t*>(row + kRank)[lane];
+  float values[16], sum = 0;
+  const auto widen = [](std::uint32_t pair, float& low, float& high) {
+    low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
+  };
+  for (int i = 0; i < 2; ++i) {
+    widen(part[i].x, values[i * 8], values[i * 8 + 1]), widen(part[i].y, values[i * 8 + 2], values[i * 8 + 3]);
+    widen(part[i].z, values[i * 8 + 4], values[i * 8 + 5]), widen(part[i].w, values[i * 8 + 6], values[i * 8 + 7]);
   }
-  const float factor = 1.0f / sqrtf(block_sum(sum, shared) / kRank + p.eps);
+  for (const float value : values) sum += value * value;
+  const float factor = 1.0f / sqrtf(warp_sum(sum) / kRank + p.eps);
   if (slot < 0) return;
   auto* to = static_cast<__nv_bfloat16*>(p.cache.data) + slot * p.cache.width;
-  for (int i = threadIdx.x; i < kRank; i += blockDim.x)
-    to[i] = __float2bfloat16_rn(__bfloat162float(row[i]) * factor * p.gain[i]);
-  for (int i = threadIdx.x; i < kRope / 2; i += blockDim.x) {
-    const float* angle = p.freqs + (static_cast<i64>(p.seqs.positions[t]) * (kRope / 2) + i) * 2;
-    const float re = __bfloat162float(row[kRank + 2 * i]), im = __bfloat162float(row[kRank + 2 * i + 1]);
-    to[kRank + 2 * i] = __float2bfloat16_rn(re * angle[0] - im * angle[1]);
-    to[kRank + 2 * i + 1] = __float2bfloat16_rn(re * angle[1] + im * angle[0]);
+  for (int i = 0; i < 2; ++i) {
+    const float* v = values + i * 8;
+    const float4 a = gain[i * 2], b = gain[i * 2 + 1];
+    reinterpret_cast<uint4*>(to)[lane + i * 32] = {
+        pack_bf16(v[0] * factor * a.x, v[1] * factor * a.y), pack_bf16(v[2] * factor * a.z, v[3] * factor * a.w),
+        pack_bf16(v[4] * factor * b.x, v[5] * factor * b.y), pack_bf16(v[6] * factor * b.z, v[7] * factor * b.w)};
   }
+  float re, im;
+  widen(key, re, im);
+  reinterpret_cast<std::uint32_t*>(to + kRank)[lane] =
+      pack_bf16(re * angle.x - im * angle.y, re * angle.y + im * angle.x);
 }
 
 template <int kTiles>
@@ -36,14 +53,13 @@ __global__ void __launch_bounds__(128) mla_absorb_kernel(const SmallMla p, const
     small_tile<false, Rows::bf16, kTiles>(product, static_cast<int>(blockIdx.x), blockIdx.y, memory);
     return;
   }
-  wait_for_previous();
-  for (int t = static_cast<int>(blockIdx.x); t < p.tokens; t += static_cast<int>(gridDim.x)) store_token(p, t, memory);
+  for (int t = static_cast<int>(blockIdx.x); t < p.tokens; t += static_cast<int>(gridDim.x)) store_token(p, t);
 }
 
 template <int kTiles>
 void launch(cudaStream_t s, const SmallMla& p, const SmallLinear& product) {
   launch_early(mla_absorb_kernel<kTiles>, "mla_absorb", dim3(kRank / 16, static_cast<unsigned>(p.heads + 1)), 32,
-               Parts<kTiles, 1>::bytes(1), s, p, product);
+               Parts<kTiles>::bytes(1), s, p, product);
 }
 
 }  // namespace

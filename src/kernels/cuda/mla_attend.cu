@@ -9,7 +9,7 @@ namespace {
 constexpr int kRank = 512, kRope = 64, kWidth = kRank + kRope, kHeads = 16, kKeys = 32, kWarps = 4;
 constexpr int kStride = kWidth + 8;  // of rows in shared memory: 16 bytes more, so that 8 rows meet 8 bank groups
 constexpr int kPStride = kKeys + 8;
-constexpr int kLeastTiles = 4;  // key tiles a part has at least, so that short contexts make few parts
+constexpr int kLeastTiles = 2;  // key tiles a part has at least, so that short contexts make few parts
 
 struct Shared {
   __nv_bfloat16 q[kHeads][kStride];
@@ -47,37 +47,62 @@ __device__ Division divide(int keys, int splits) {
   return {each, (tiles + each - 1) / each};
 }
 
+constexpr int kThreads = kWarps * 32, kPairs = kHeads * (kRope / 2) / kThreads;
+
+// A thread's share of the rotary part of 16 heads: pair (i % 32) of head (i / 32), i = thread + kThreads j.
+struct Angles {
+  float2 at;  // all of a thread's pairs have the same place in their heads
+  bool rotate;
+};
+__device__ Angles load_angles(const SmallMla& p, int t) {
+  if (p.freqs == nullptr) return {{1, 0}, false};
+  const i64 row = static_cast<i64>(p.seqs.positions[t]) * (kRope / 2) + threadIdx.x % (kRope / 2);
+  return {reinterpret_cast<const float2*>(p.freqs)[row], true};
+}
+
 // The queries of 16 heads into shared memory, rotated if they are not yet.
-__device__ void load_queries(const SmallMla& p, Shared& m, int t, int head0) {
-  for (int i = threadIdx.x; i < kHeads * (kRank / 8); i += blockDim.x) {
-    const int h = i / (kRank / 8), k = i % (kRank / 8) * 8;
-    const auto* row = static_cast<const __nv_bfloat16*>(p.q_c) + t * p.q_c_stride + (head0 + h) * p.q_c_head;
-    *reinterpret_cast<uint4*>(&m.q[h][k]) = head0 + h < p.heads ? *reinterpret_cast<const uint4*>(row + k) : uint4{};
+__device__ void load_queries(const SmallMla& p, Shared& m, int t, int head0, const Angles& angles) {
+#pragma unroll
+  for (int j = 0; j < kHeads * (kRank / 8) / kThreads; ++j) {
+    const int i = static_cast<int>(threadIdx.x) + j * kThreads, h = i / (kRank / 8), k = i % (kRank / 8) * 8;
+    const bool there = head0 + h < p.heads;
+    const auto* row =
+        static_cast<const __nv_bfloat16*>(p.q_c) + (there ? t * p.q_c_stride + (head0 + h) * p.q_c_head : 0);
+    copy16(&m.q[h][k], row + k, there);
   }
-  for (int i = threadIdx.x; i < kHeads * (kRope / 2); i += blockDim.x) {
-    const int h = i / (kRope / 2), pair = i % (kRope / 2);
-    float re = 0, im = 0;
-    if (head0 + h < p.heads) {
-      const auto* row = static_cast<const __nv_bfloat16*>(p.q_pe) + t * p.q_pe_stride + (head0 + h) * p.q_pe_head;
-      re = __bfloat162float(row[2 * pair]), im = __bfloat162float(row[2 * pair + 1]);
-    }
-    if (p.freqs != nullptr) {
-      const float* angle = p.freqs + (static_cast<i64>(p.seqs.positions[t]) * (kRope / 2) + pair) * 2;
-      const float x = re * angle[0] - im * angle[1];
-      im = re * angle[1] + im * angle[0];
-      re = x;
-    }
-    *reinterpret_cast<std::uint32_t*>(&m.q[h][kRank + 2 * pair]) = pack_bf16(re, im);
+  asm volatile("cp.async.commit_group;");
+  std::uint32_t raw[kPairs];
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int h = static_cast<int>(threadIdx.x) / (kRope / 2) + j * kThreads / (kRope / 2),
+              pair = threadIdx.x % (kRope / 2);
+    const auto* row = static_cast<const __nv_bfloat16*>(p.q_pe) + t * p.q_pe_stride + (head0 + h) * p.q_pe_head;
+    raw[j] = head0 + h < p.heads ? *reinterpret_cast<const std::uint32_t*>(row + 2 * pair) : 0;
+  }
+#pragma unroll
+  for (int j = 0; j < kPairs; ++j) {
+    const int h = static_cast<int>(threadIdx.x) / (kRope / 2) + j * kThreads / (kRope / 2),
+              pair = threadIdx.x % (kRope / 2);
+    const float re = __uint_as_float(raw[j] << 16), im = __uint_as_float(raw[j] & 0xffff0000u);
+    *reinterpret_cast<std::uint32_t*>(&m.q[h][kRank + 2 * pair]) =
+        angles.rotate ? pack_bf16(re * angles.at.x - im * angles.at.y, re * angles.at.y + im * angles.at.x) : raw[j];
   }
 }
 
+// A tile of keys; each warp looks up the places of its 8 rows at once.
 __device__ void load_keys(const SmallMla& p, Shared& m, int buffer, int sequence, int first, int keys) {
-  constexpr int kPieces = kWidth / 8;
-  for (int row = threadIdx.x / 32; row < kKeys; row += kWarps) {
-    const bool there = first + row < keys;
-    const auto* from = static_cast<const __nv_bfloat16*>(p.cache.data) +
-                       (there ? cache_slot(p.seqs, p.cache, sequence, first + row) * kWidth : 0);
-    for (int i = threadIdx.x % 32; i < kPieces; i += 32) copy16(&m.keys[buffer][row][i * 8], from + i * 8, there);
+  constexpr int kPieces = kWidth / 8, kRows = kKeys / kWarps;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int mine = first + warp * kRows + lane % kRows;
+  const i64 slot = mine < keys ? cache_slot(p.seqs, p.cache, sequence, mine) : -1;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const i64 at = __shfl_sync(0xffffffffu, slot, r);
+    const auto* from = static_cast<const __nv_bfloat16*>(p.cache.data) + (at < 0 ? 0 : at * kWidth);
+    __nv_bfloat16* to = m.keys[buffer][warp * kRows + r];
+#pragma unroll
+    for (int i = 0; i < kPieces; i += 32)
+      if (i + lane < kPieces) copy16(to + (i + lane) * 8, from + (i + lane) * 8, at >= 0);
   }
   asm volatile("cp.async.commit_group;");
 }
@@ -88,7 +113,7 @@ __device__ void score(float (&s)[4], const Shared& m, int buffer) {
   const __nv_bfloat16* q = &m.q[lane % 16][lane / 16 * 8];
   const __nv_bfloat16* k = &m.keys[buffer][warp * 8 + lane % 8][lane / 8 * 8];
   float other[4] = {};
-#pragma unroll 6
+#pragma unroll
   for (int at = 0; at < kWidth; at += 32) {
     std::uint32_t a[4], b[4], keys[4];
     matrices(a, q + at);
@@ -122,11 +147,11 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
   extern __shared__ __align__(16) char memory[];
   Shared& m = *reinterpret_cast<Shared*>(memory);
   let_next_start();
-  wait_for_previous();
   const int t = static_cast<int>(blockIdx.y), head0 = static_cast<int>(blockIdx.z) * kHeads,
             part = static_cast<int>(blockIdx.x);
   const Span span = span_of(p.seqs, t);
   const Division division = divide(span.keys, p.splits);
+  if (part >= division.parts) wait_for_previous();
   if (p.splits == 1 && division.parts == 0)  // padding
     for (int i = threadIdx.x; i < kHeads * kRank / 2; i += blockDim.x)
       if (head0 + i / (kRank / 2) < p.heads)
@@ -134,8 +159,13 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
   if (part >= division.parts) return;
   const int begin = part * division.tiles * kKeys, end = min(span.keys, begin + division.tiles * kKeys);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, c = lane % 4;
+  // Where tokens stand was written long before the previous kernel; so were all keys but those of this pass.
+  const bool old = end <= p.seqs.positions[p.seqs.seq_starts[span.sequence]];
+  const Angles angles = load_angles(p, t);
+  if (!old) wait_for_previous();
   load_keys(p, m, 0, span.sequence, begin, end);
-  load_queries(p, m, t, head0);
+  if (old) wait_for_previous();
+  load_queries(p, m, t, head0, angles);
   const float scale = p.scale * 1.44269504f;  // exp2 from here on
   float o[16][4] = {}, top[2] = {-INFINITY, -INFINITY}, total[2] = {};
   for (int first = begin, buffer = 0; first < end; first += kKeys, buffer ^= 1) {
@@ -156,6 +186,7 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
       if (c == 0) m.top[warp][g + 8 * r] = high[r];
     }
     __syncthreads();
+#pragma unroll
     for (int r = 0; r < 2; ++r) {
       float best = top[r];
       for (int w = 0; w < kWarps; ++w) best = fmaxf(best, m.top[w][g + 8 * r]);
@@ -163,6 +194,7 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
       top[r] = best;
       total[r] = total[r] * shrink + a + b;
       *reinterpret_cast<std::uint32_t*>(&m.p[g + 8 * r][warp * 8 + 2 * c]) = pack_bf16(a, b);
+#pragma unroll
       for (int n = 0; n < 16; ++n) o[n][2 * r] *= shrink, o[n][2 * r + 1] *= shrink;
     }
     __syncthreads();
@@ -175,16 +207,18 @@ __global__ void __launch_bounds__(kWarps * 32) mla_split_kernel(const SmallMla p
     if (c == 0) m.total[warp][g + 8 * r] = total[r];
   }
   __syncthreads();
+#pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int head = head0 + g + 8 * r;
     if (head >= p.heads) continue;
     float sum = 0;
     for (int w = 0; w < kWarps; ++w) sum += m.total[w][g + 8 * r];
+    const float inverse = 1 / sum;
     const i64 at = (static_cast<i64>(t) * p.heads + head) * p.splits + part;
     if (p.splits == 1) {
       auto* to = static_cast<__nv_bfloat16*>(p.o_c) + at * kRank + warp * 128 + 2 * c;
       for (int n = 0; n < 16; ++n)
-        *reinterpret_cast<std::uint32_t*>(to + n * 8) = pack_bf16(o[n][2 * r] / sum, o[n][2 * r + 1] / sum);
+        *reinterpret_cast<std::uint32_t*>(to + n * 8) = pack_bf16(o[n][2 * r] * inverse, o[n][2 * r + 1] * inverse);
       continue;
     }
     if (warp == 0 && c == 0) p.sums[at] = top[r] + log2f(sum);

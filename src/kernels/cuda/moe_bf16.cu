@@ -3,7 +3,7 @@
 
 namespace fathom::cuda {
 
-void moe_up_bf16(cudaStream_t s, const SmallMoe& p) { dispatch_moe_up<false>(s, p); }
-void moe_down_bf16(cudaStream_t s, const SmallMoe& p) { dispatch_moe_down<false>(s, p); }
+void moe_up_bf16(cudaStream_t s, const SmallMoe& p) { run_moe_up<false>(s, p); }
+void moe_down_bf16(cudaStream_t s, const SmallMoe& p) { run_moe_down<false>(s, p); }
 
 }  // namespace fathom::cuda

@@ -3,7 +3,7 @@
 
 namespace fathom::cuda {
 
-void moe_up_fp8(cudaStream_t s, const SmallMoe& p) { dispatch_moe_up<true>(s, p); }
-void moe_down_fp8(cudaStream_t s, const SmallMoe& p) { dispatch_moe_down<true>(s, p); }
+void moe_up_fp8(cudaStream_t s, const SmallMoe& p) { run_moe_up<true>(s, p); }
+void moe_down_fp8(cudaStream_t s, const SmallMoe& p) { run_moe_down<true>(s, p); }
 
 }  // namespace fathom::cuda

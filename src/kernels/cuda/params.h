@@ -76,6 +76,7 @@ void head_matmul_simple(cudaStream_t s, const Array& y, const Array& x, const Ar
 // ---- products of many rows on tensor cores (gemm_tile.cu): x bf16, w bf16 or e4m3, rows aligned to 16 bytes ----
 void linear_tile(cudaStream_t s, const Array& y, const Array& x, const Matrix& w);
 void grouped_linear_tile(cudaStream_t s, const Array& y, const Array& x, const Matrix& w, const std::int32_t* offsets);
+void head_matmul_tile(cudaStream_t s, const Array& y, const Array& x, const Array& w);
 // x = bf16(code * scale), for products of codes through them.
 void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two);
 
@@ -181,16 +182,22 @@ struct SmallMoe {
   Matrix w1, w2, w3;                       // [n_local, inter, dim], [n_local, dim, inter], as w1
   i64 first = 0;                           // of this rank's experts
   Matrix shared_w1, shared_w2, shared_w3;  // [shared, dim], [dim, shared], as w1; out 0: none
-  void* hidden = nullptr;                  // bf16 [tokens * top_k, inter]
-  void* shared_hidden = nullptr;           // bf16 [tokens, shared]
-  float* y = nullptr;                      // [tokens, dim]: the result is added
+  void* normed = nullptr;                  // bf16 [tokens, dim]: where moe_gate leaves the normalised x, with gain
+  float* rows = nullptr;          // [tokens * top_k, dim]: moe_down leaves the experts' rows here, if given; else it
+                                  // adds everything to y (at most 8 tokens with 64 choices)
+  void* hidden = nullptr;         // bf16 [tokens * top_k, inter]
+  void* shared_hidden = nullptr;  // bf16 [tokens, shared]
+  float* y = nullptr;             // [tokens, dim]: the result is added
   i64 y_stride = 0;
 };
+// moe_up takes x as bf16.
 void moe_gate(cudaStream_t s, const SmallMoe& p);  // logits, routing, and the shared experts' hidden values
 void moe_up_bf16(cudaStream_t s, const SmallMoe& p);
 void moe_up_fp8(cudaStream_t s, const SmallMoe& p);
 void moe_down_bf16(cudaStream_t s, const SmallMoe& p);
 void moe_down_fp8(cudaStream_t s, const SmallMoe& p);
+// y [T, d] += sum over k of weights[t, k] * rows[t * top_k + k], for experts of this rank.
+void combine_add(cudaStream_t s, const SmallMoe& p);
 
 // ---- sampling (sample.cu) ----
 struct Sampling {

@@ -15,18 +15,15 @@ __device__ inline std::uint32_t sortable(float value) {
 // The index of the largest of values[0 .. n) whose flag is not set, the first of equals; sets its flag. One warp.
 __device__ inline int take_best(const float* values, bool* taken, int n) {
   const int lane = threadIdx.x % 32;
-  unsigned long long best = 0;
-  for (int i = lane; i < n; i += 32)
-    if (!taken[i]) {
-      const auto entry =
-          static_cast<unsigned long long>(sortable(values[i])) << 32 | (0xffffffffu - static_cast<unsigned>(i));
-      best = entry > best ? entry : best;
-    }
-  for (int mask = 16; mask > 0; mask >>= 1) {
-    const unsigned long long other = __shfl_xor_sync(0xffffffffu, best, mask);
-    best = other > best ? other : best;
+  std::uint32_t best = 0;
+  int index = 0x7fffffff;
+  for (int i = lane; i < n; i += 32) {
+    const std::uint32_t key = sortable(values[i]);
+    if (!taken[i] && (key > best || index == 0x7fffffff)) best = key, index = i;
   }
-  const int index = static_cast<int>(0xffffffffu - static_cast<unsigned>(best));
+  const std::uint32_t top = __reduce_max_sync(0xffffffffu, best);
+  const bool mine = best == top && index != 0x7fffffff;
+  index = static_cast<int>(__reduce_min_sync(0xffffffffu, mine ? static_cast<unsigned>(index) : 0x7fffffffu));
   if (lane == 0) taken[index] = true;
   __syncwarp();
   return index;

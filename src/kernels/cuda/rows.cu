@@ -137,8 +137,8 @@ void add(cudaStream_t s, const Array& x, const Array& y) {
   i64 n = 1;
   for (int d = 0; d < x.rank; ++d) n *= x.dim[d];
   if (n == 0) return;
-  const int blocks = ceil_div(n, kThreads * 4);
-  add_kernel < <<blocks<4096 ? blocks : 4096, kThreads, 0, s>>>(x, y, n);
+  const int blocks = min(ceil_div(n, kThreads * 4), 4096);
+  add_kernel<<<blocks, kThreads, 0, s>>>(x, y, n);
   check_launch("add");
 }
 

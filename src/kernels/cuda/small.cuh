@@ -111,134 +111,157 @@ struct Unit {
   }
 };
 
-// sums[matrix][tile] += units of kMatrices matrices times the tokens' entries from k on.
-template <bool kFp8, Rows kRows, int kTiles, int kMatrices>
-__device__ void multiply(float (&sums)[kMatrices][kTiles][4], const Unit<kFp8> (&units)[kMatrices],
-                         Tokens<kRows, kTiles>& tokens, int k, int in) {
+// sums[tile] += a unit of weights times the tokens' entries from k on.
+template <bool kFp8, Rows kRows, int kTiles>
+__device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Tokens<kRows, kTiles>& tokens, int k,
+                         int in) {
   const int c = threadIdx.x % 4;
 #pragma unroll
   for (int s = 0; s < Unit<kFp8>::kSteps; ++s) {
     const int at = k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes);
+    const uint4 low = unit.low[s], high = unit.high[s];
     if constexpr (!kFp8) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const uint4 x = at < in ? tokens.load(n, at) : uint4{};
-#pragma unroll
-        for (int m = 0; m < kMatrices; ++m) {
-          const uint4 a = units[m].low[s], b = units[m].high[s];
-          mma_bf16(sums[m][n], a.x, b.x, a.y, b.y, x.x, x.y);
-          mma_bf16(sums[m][n], a.z, b.z, a.w, b.w, x.z, x.w);
-        }
+        mma_bf16(sums[n], low.x, high.x, low.y, high.y, x.x, x.y);
+        mma_bf16(sums[n], low.z, high.z, low.w, high.w, x.z, x.w);
       }
     } else {
-      std::uint32_t a[kMatrices][8], b[kMatrices][8];
-#pragma unroll
-      for (int m = 0; m < kMatrices; ++m) {
-        const uint4 low = units[m].low[s], high = units[m].high[s];
-        widen_e4m3(low.x, a[m][0], a[m][1]), widen_e4m3(low.y, a[m][2], a[m][3]);
-        widen_e4m3(low.z, a[m][4], a[m][5]), widen_e4m3(low.w, a[m][6], a[m][7]);
-        widen_e4m3(high.x, b[m][0], b[m][1]), widen_e4m3(high.y, b[m][2], b[m][3]);
-        widen_e4m3(high.z, b[m][4], b[m][5]), widen_e4m3(high.w, b[m][6], b[m][7]);
-      }
+      std::uint32_t a[8], b[8];
+      widen_e4m3(low.x, a[0], a[1]), widen_e4m3(low.y, a[2], a[3]);
+      widen_e4m3(low.z, a[4], a[5]), widen_e4m3(low.w, a[6], a[7]);
+      widen_e4m3(high.x, b[0], b[1]), widen_e4m3(high.y, b[2], b[3]);
+      widen_e4m3(high.z, b[4], b[5]), widen_e4m3(high.w, b[6], b[7]);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
         const uint4 x = at < in ? tokens.load(n, at) : uint4{}, y = at < in ? tokens.load(n, at + 8) : uint4{};
-#pragma unroll
-        for (int m = 0; m < kMatrices; ++m) {
-          mma_bf16(sums[m][n], a[m][0], b[m][0], a[m][1], b[m][1], x.x, x.y);
-          mma_bf16(sums[m][n], a[m][2], b[m][2], a[m][3], b[m][3], x.z, x.w);
-          mma_bf16(sums[m][n], a[m][4], b[m][4], a[m][5], b[m][5], y.x, y.y);
-          mma_bf16(sums[m][n], a[m][6], b[m][6], a[m][7], b[m][7], y.z, y.w);
-        }
+        mma_bf16(sums[n], a[0], b[0], a[1], b[1], x.x, x.y);
+        mma_bf16(sums[n], a[2], b[2], a[3], b[3], x.z, x.w);
+        mma_bf16(sums[n], a[4], b[4], a[5], b[5], y.x, y.y);
+        mma_bf16(sums[n], a[6], b[6], a[7], b[7], y.z, y.w);
       }
     }
   }
 }
 
-// One matrix of a product, as a block sees it.
-struct Rows16 {
-  const char* data;    // [out, in]
-  const float* scale;  // [ceil(out / 128), ceil(in / 128)] or null
+// The 16 weight rows of a tile as a thread sees them: its low and its high row, and the scales of their blocks.
+struct TileRows16 {
+  const char *low, *high;
+  const float *low_scale, *high_scale;
+  int in;
+};
+
+// One matrix of a stack.
+template <bool kFp8>
+struct OneMatrix {
+  const char* data;
+  const float* scale;
   int out, in;
 
-  __device__ const char* row(int r, int bytes) const {
-    return data + static_cast<i64>(min(r, out - 1)) * in * bytes;  // rows past the end repeat the last
+  __device__ OneMatrix(const Matrix& w, i64 index) : out(static_cast<int>(w.out)), in(static_cast<int>(w.in)) {
+    data = static_cast<const char*>(w.data) + index * w.out * w.in * Unit<kFp8>::kBytes;
+    scale = kFp8 ? w.scale + index * ((w.out + kUnit - 1) / kUnit) * ((w.in + kUnit - 1) / kUnit) : nullptr;
+  }
+  __device__ const char* row(int r) const {
+    return data + static_cast<i64>(min(r, out - 1)) * in * Unit<kFp8>::kBytes;  // past the end the last row repeats
   }
   __device__ const float* scales(int r) const {
-    return scale + static_cast<i64>(r / kUnit) * ((in + kUnit - 1) / kUnit);
+    return kFp8 ? scale + static_cast<i64>(min(r, out - 1) / kUnit) * ((in + kUnit - 1) / kUnit) : nullptr;
   }
 };
 
-// The whole product of a block's 16 outputs from `first` on, this warp's units only. The first units are fetched before
-// the previous kernel has finished; `after_wait` prepares the tokens once it has.
-template <bool kFp8, Rows kRows, int kTiles, int kMatrices, typename AfterWait>
-__device__ void stream(float (&sums)[kMatrices][kTiles][4], const Rows16 (&w)[kMatrices], int first,
-                       Tokens<kRows, kTiles>& tokens, const float* const (&token_scales)[kTiles][2],
-                       AfterWait&& after_wait) {
-  const int g = threadIdx.x % 32 / 4, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const int in = w[0].in, units = (in + kUnit - 1) / kUnit;
-  const char *low[kMatrices], *high[kMatrices];
-  Unit<kFp8> next[kMatrices];
-  float next_scale[kMatrices];
-#pragma unroll
-  for (int m = 0; m < kMatrices; ++m) {
-    low[m] = w[m].row(first + g, Unit<kFp8>::kBytes);
-    high[m] = w[m].row(first + g + 8, Unit<kFp8>::kBytes);
-    next[m].load(low[m], high[m], warp * kUnit, in);
-    if constexpr (kFp8) next_scale[m] = warp < units ? w[m].scales(first)[warp] : 0;
+// Rows first .. first + 15 of a matrix.
+template <bool kFp8>
+__device__ TileRows16 sixteen_rows(const OneMatrix<kFp8>& w, int first) {
+  const int g = threadIdx.x % 32 / 4;
+  return {w.row(first + g), w.row(first + 8 + g), w.scales(first), w.scales(first), w.in};
+}
+
+// Rows first .. first + 7 of two matrices: results of a pair stand in the same thread.
+template <bool kFp8>
+__device__ TileRows16 eight_rows(const OneMatrix<kFp8>& a, const OneMatrix<kFp8>& b, int first) {
+  const int g = threadIdx.x % 32 / 4;
+  return {a.row(first + g), b.row(first + g), a.scales(first), b.scales(first), a.in};
+}
+
+// A unit on its way, with its scales.
+template <bool kFp8>
+struct Fetched {
+  Unit<kFp8> unit;
+  float low_scale = 1, high_scale = 1;
+
+  __device__ void fetch(const TileRows16& w, int u, int units) {
+    if (u >= units) return;
+    unit.load(w.low, w.high, u * kUnit, w.in);
+    if constexpr (kFp8) low_scale = w.low_scale[u], high_scale = w.high_scale[u];
   }
-  after_wait();
-  for (int u = warp; u < units; u += warps) {
-    Unit<kFp8> now[kMatrices];
-    float scale[kMatrices];
+};
+
+// sums += a fetched unit times the tokens; token_scales: of columns 2c and 2c + 1 of each tile, a factor a unit, or
+// null.
+template <bool kFp8, Rows kRows, int kTiles>
+__device__ void add_unit(float (&sums)[kTiles][4], const Fetched<kFp8>& w, Tokens<kRows, kTiles>& tokens,
+                         const float* const (&token_scales)[kTiles][2], int u, int in) {
+  if constexpr (!kFp8) {
+    multiply<kFp8>(sums, w.unit, tokens, u * kUnit, in);
+  } else {
+    float part[kTiles][4] = {};
+    multiply<kFp8>(part, w.unit, tokens, u * kUnit, in);
 #pragma unroll
-    for (int m = 0; m < kMatrices; ++m) {
-      now[m] = next[m];
-      scale[m] = next_scale[m];
-      next[m].load(low[m], high[m], (u + warps) * kUnit, in);
-      if constexpr (kFp8) next_scale[m] = u + warps < units ? w[m].scales(first)[u + warps] : 0;
-    }
-    if constexpr (!kFp8) {
-      multiply<kFp8>(sums, now, tokens, u * kUnit, in);
-    } else {
-      float part[kMatrices][kTiles][4] = {};
-      multiply<kFp8>(part, now, tokens, u * kUnit, in);
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        const float even = token_scales[n][0] != nullptr ? token_scales[n][0][u] : 1.0f;
-        const float odd = token_scales[n][1] != nullptr ? token_scales[n][1][u] : 1.0f;
-#pragma unroll
-        for (int m = 0; m < kMatrices; ++m) {
-          sums[m][n][0] += part[m][n][0] * (scale[m] * even);
-          sums[m][n][1] += part[m][n][1] * (scale[m] * odd);
-          sums[m][n][2] += part[m][n][2] * (scale[m] * even);
-          sums[m][n][3] += part[m][n][3] * (scale[m] * odd);
-        }
+    for (int n = 0; n < kTiles; ++n) {
+      float even = 1, odd = 1;
+      if constexpr (kRows == Rows::codes) {
+        even = token_scales[n][0] != nullptr ? token_scales[n][0][u] : 0;
+        odd = token_scales[n][1] != nullptr ? token_scales[n][1][u] : 0;
       }
+      sums[n][0] += part[n][0] * (w.low_scale * even);
+      sums[n][1] += part[n][1] * (w.low_scale * odd);
+      sums[n][2] += part[n][2] * (w.high_scale * even);
+      sums[n][3] += part[n][3] * (w.high_scale * odd);
     }
   }
 }
 
-// Sums of the warps' parts in shared memory: [warps][kMatrices][16][8 kTiles], then squares [warps][8 kTiles].
-template <int kTiles, int kMatrices>
+// The whole product of a tile, this warp's units only, two of them on their way at any time. The first are fetched
+// before the previous kernel has finished; `after_wait` prepares the tokens once it has.
+template <bool kFp8, Rows kRows, int kTiles, typename AfterWait>
+__device__ void stream(float (&sums)[kTiles][4], const TileRows16& w, Tokens<kRows, kTiles>& tokens,
+                       const float* const (&token_scales)[kTiles][2], AfterWait&& after_wait) {
+  const int warp = threadIdx.x / 32, warps = blockDim.x / 32, units = (w.in + kUnit - 1) / kUnit;
+  Fetched<kFp8> a, b;
+  a.fetch(w, warp, units);
+  b.fetch(w, warp + warps, units);
+  after_wait();
+  for (int u = warp; u < units; u += 2 * warps) {
+    add_unit(sums, a, tokens, token_scales, u, w.in);
+    a.fetch(w, u + 2 * warps, units);
+    if (u + warps >= units) break;
+    add_unit(sums, b, tokens, token_scales, u + warps, w.in);
+    b.fetch(w, u + 3 * warps, units);
+  }
+}
+
+// Sums of the warps' parts in shared memory: [warps][16][8 kTiles], then squares [warps][8 kTiles].
+template <int kTiles>
 struct Parts {
-  static constexpr int kWidth = 8 * kTiles + 1, kSize = kMatrices * 16 * kWidth;
+  static constexpr int kWidth = 8 * kTiles + 1, kSize = 16 * kWidth;
   float* memory;
 
-  static std::size_t bytes(int warps) { return static_cast<std::size_t>(warps * (kSize + 8 * kTiles)) * sizeof(float); }
+  static __host__ __device__ std::size_t bytes(int warps) {
+    return static_cast<std::size_t>(warps * (kSize + 8 * kTiles)) * sizeof(float);
+  }
 
-  __device__ void put(const float (&sums)[kMatrices][kTiles][4]) const {
+  __device__ void put(const float (&sums)[kTiles][4]) const {
     const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
     float* mine = memory + threadIdx.x / 32 * kSize;
 #pragma unroll
-    for (int m = 0; m < kMatrices; ++m)
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        float* low = mine + (m * 16 + g) * kWidth + n * 8 + 2 * c;
-        float* high = low + 8 * kWidth;
-        low[0] = sums[m][n][0], low[1] = sums[m][n][1];
-        high[0] = sums[m][n][2], high[1] = sums[m][n][3];
-      }
+    for (int n = 0; n < kTiles; ++n) {
+      float* low = mine + g * kWidth + n * 8 + 2 * c;
+      float* high = low + 8 * kWidth;
+      low[0] = sums[n][0], low[1] = sums[n][1];
+      high[0] = sums[n][2], high[1] = sums[n][3];
+    }
   }
   __device__ float* squares() const { return memory + blockDim.x / 32 * kSize; }
   __device__ void put_squares(const float (&values)[kTiles]) const {
@@ -251,10 +274,9 @@ struct Parts {
       if (threadIdx.x % 4 == 0) squares()[threadIdx.x / 32 * 8 * kTiles + n * 8 + g] = sum;
     }
   }
-  __device__ float get(int matrix, int row, int token) const {
+  __device__ float get(int row, int token) const {
     float sum = 0;
-    for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w)
-      sum += memory[w * kSize + (matrix * 16 + row) * kWidth + token];
+    for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) sum += memory[w * kSize + row * kWidth + token];
     return sum;
   }
   // 1 / root mean square of a token's row.
@@ -267,11 +289,11 @@ struct Parts {
 
 __device__ inline float silu(float x) { return x / (1.0f + __expf(-x)); }
 
-// Warps a block: enough in flight on every multiprocessor, no more than there are units.
-inline int warps_for(i64 tiles, i64 in, int most) {
+// Warps a block: all tiles at once on the machine's multiprocessors with about 16 warps each, no more warps than units.
+inline int warps_for(i64 tiles, i64 in, int least, int most) {
   const i64 units = (in + kUnit - 1) / kUnit;
   int warps = 1;
-  while (warps < most && warps * 2 <= units && tiles * warps < 132 * 16) warps *= 2;
+  while (warps < most && warps * 2 <= units && (warps < least || tiles * warps * 2 <= 132 * 16)) warps *= 2;
   return warps;
 }
 

@@ -1,0 +1,194 @@
+// The fused forms against the plain operations that they mean, on the GPU.
+#include "ops/fused.h"
+#include "cuda/twin.h"
+
+namespace fathom::test {
+namespace {
+
+class Fused : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (gpu_ == nullptr) return;
+    arena_ = Arena(gpu_->allocate(std::size_t{256} << 20));
+  }
+  Context context(bool fused) { return {*gpu_, arena_, ranks_, {.fused = fused}}; }
+
+  std::vector<double> numbers(const Tensor& x) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(x.bytes()));
+    gpu_->download(bytes.data(), x);
+    return values(Tensor(bytes.data(), x.dtype(), x.shape()));
+  }
+  // The relative distance of two results of the same sums with different roundings of bf16 intermediates.
+  void expect_near(const Tensor& a, const Tensor& b, double bound) {
+    const auto x = numbers(a), y = numbers(b);
+    double error = 0, size = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      error += (x[i] - y[i]) * (x[i] - y[i]);
+      size += y[i] * y[i];
+    }
+    EXPECT_LE(std::sqrt(error), bound * std::sqrt(size)) << "of " << to_string(a.shape());
+    EXPECT_GT(size, 0);
+  }
+
+  Arena arena_;
+  SingleCommunicator ranks_;
+};
+
+constexpr i64 kTokens[] = {1, 2, 7, 8, 9, 16, 17, 33, 64};
+constexpr double kBound = 2 * 0x1p-8;  // two roundings to bf16
+
+TEST_F(Fused, NormLinearAndLinearAdd) {
+  for (const Format* format : {&kBf16, &kFp8Block128})
+    for (const i64 t : kTokens) {
+      SCOPED_TRACE(fmt::format("{} tokens {}", t, format->name));
+      const WeightTwin a(*gpu_, random_, *format, {200, 768}), b(*gpu_, random_, *format, {72, 768});
+      Twin x(*gpu_, {t, 768}, DType::f32), gain(*gpu_, {768}, DType::f32), y(*gpu_, {t, 768}, DType::bf16);
+      x.normal(random_, 3), gain.normal(random_), y.normal(random_);
+      const ArenaScope scope(arena_);
+      Context fused = context(true), plain = context(false);
+      const std::vector<ops::NormedProduct> products{{a.device}, {b.device, DType::f32}};
+      const auto got = ops::norm_linear(fused, x.device, gain.device, 1e-6f, products);
+      const auto expected = ops::norm_linear(plain, x.device, gain.device, 1e-6f, products);
+      expect_near(got[0], expected[0], kBound);
+      expect_near(got[1], expected[1], kBound);
+      Twin h(*gpu_, {t, 200}, DType::f32), g(*gpu_, {t, 200}, DType::f32);
+      h.normal(random_);
+      gpu_->cast(g.device, h.device);
+      ops::linear_add_(fused, h.device, y.device, a.device);
+      ops::linear_add_(plain, g.device, y.device, a.device);
+      expect_near(h.device, g.device, 1e-5);
+    }
+}
+
+TEST_F(Fused, LatentAttention) {
+  for (const i64 heads : {16, 40, 128})
+    for (const i64 t : {1, 3, 9, 64}) {
+      if (heads == 128 && t == 64) continue;
+      SCOPED_TRACE(fmt::format("{} tokens {} heads", t, heads));
+      const i64 blocks = 200, width = 3;
+      Twin q(*gpu_, {t, heads, 192}, DType::bf16), kv(*gpu_, {t, 576}, DType::bf16);
+      Twin norm(*gpu_, {512}, DType::f32), freqs(*gpu_, {256, 32, 2}, DType::f32);
+      Twin wk(*gpu_, {heads, 512, 128}, DType::bf16), wv(*gpu_, {heads, 128, 512}, DType::bf16);
+      Twin cache(*gpu_, {blocks, 64, 576}, DType::bf16);
+      const auto ints = [&](const Shape& shape, const std::function<double(i64)>& f) {
+        Twin x(*gpu_, shape, DType::i32);
+        x.fill(f);
+        return x;
+      };
+      q.normal(random_), kv.normal(random_), norm.normal(random_), wk.normal(random_, 0.05), wv.normal(random_, 0.05);
+      cache.normal(random_);
+      freqs.fill([](i64 i) { return i % 2 == 0 ? std::cos(i * 0.01) : std::sin((i - 1) * 0.01); });
+      const auto position = [](i64 i) { return static_cast<double>(i * 41 % 190); };
+      const Twin positions = ints({t}, position), starts = ints({t + 1}, [](i64 i) { return i; }),
+                 lens = ints({t}, [&](i64 i) { return position(i) + 1; }),
+                 tables = ints({t, width}, [](i64 i) { return i; }),
+                 slots = ints({t}, [&](i64 i) { return static_cast<double>(i * width * 64) + position(i); });
+      Batch batch{.ids = positions.device,
+                  .positions = positions.device,
+                  .slots = slots.device,
+                  .seq_starts = starts.device,
+                  .context_lens = lens.device,
+                  .context_starts = {},
+                  .block_tables = tables.device,
+                  .logit_rows = {},
+                  .total_context = 0,
+                  .max_context = 190};
+      const LatentAttention args{norm.device, 1e-6f, freqs.device, wk.device, wv.device, 0.07f};
+      const ArenaScope scope(arena_);
+      Context fused = context(true), plain = context(false);
+      const Tensor got = ops::latent_attention(fused, q.device, kv.device, args, {cache.device, 512}, batch);
+      const Tensor cached = arena_.empty({blocks * 64, 576}, DType::bf16);
+      gpu_->cast(cached, cache.device.view({blocks * 64, 576}));
+      const Tensor expected = ops::latent_attention(plain, q.device, kv.device, args, {cache.device, 512}, batch);
+      expect_near(got, expected, 2 * kBound);
+      expect_near(cached, cache.device.view({blocks * 64, 576}), 1e-3);
+    }
+}
+
+TEST_F(Fused, Experts) {
+  const i64 dim = 256, inter = 136, experts = 70, shared = 272;
+  for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
+    for (const i64 t : kTokens)
+      for (const bool groups : {false, true}) {
+        if (format->has_scale() && inter % 16 != 8) continue;
+        const i64 width = format->has_scale() ? 144 : inter;
+        SCOPED_TRACE(fmt::format("{} tokens {} groups {}", t, format->name, groups));
+        Twin h(*gpu_, {t, dim}, DType::f32), g(*gpu_, {t, dim}, DType::f32), norm(*gpu_, {dim}, DType::f32),
+            bias(*gpu_, {experts}, DType::f32);
+        h.normal(random_), norm.normal(random_), bias.normal(random_, 0.1);
+        gpu_->cast(g.device, h.device);
+        const WeightTwin gate(*gpu_, random_, kBf16, {experts, dim}),
+            w1(*gpu_, random_, *format, {experts, width, dim}), w2(*gpu_, random_, *format, {experts, dim, width}),
+            w3(*gpu_, random_, *format, {experts, width, dim}), s1(*gpu_, random_, *format, {shared, dim}),
+            s2(*gpu_, random_, *format, {dim, shared}), s3(*gpu_, random_, *format, {shared, dim});
+        const RouteArgs route{6, groups ? 7 : 1, groups ? 4 : 1, groups, groups, 2.5f};
+        ExpertsLayer layer{norm.device, 1e-6f,     gate.device, groups ? bias.device : Tensor{},
+                           route,       w1.device, w2.device,   w3.device,
+                           s1.device,   s2.device, s3.device};
+        ASSERT_TRUE(gpu_->experts_add_(h.device, layer, GemmMode::bf16));
+        const ArenaScope scope(arena_);
+        Context ctx = context(false);
+        const Tensor x = ops::rms_norm(ctx, g.device, norm.device, 1e-6f);
+        const auto [weights, indices] =
+            ops::route(ctx, ops::linear(ctx, x, gate.device, DType::f32), layer.bias, route);
+        const Routed routed = ops::group_by_expert(ctx, x, indices, 0, experts);
+        const auto product = [&](const Tensor& rows, const Weight& w) {
+          return ops::grouped_linear(ctx, rows, w, routed.offsets);
+        };
+        const Tensor hidden = ops::silu_mul(ctx, product(routed.rows, w1.device), product(routed.rows, w3.device));
+        ops::add_(ctx, g.device, ops::combine(ctx, product(hidden, w2.device), routed, weights));
+        ops::add_(ctx, g.device,
+                  ops::linear(ctx, ops::silu_mul(ctx, ops::linear(ctx, x, s1.device), ops::linear(ctx, x, s3.device)),
+                              s2.device, DType::f32));
+        expect_near(h.device, g.device, 3 * kBound);
+      }
+}
+
+TEST_F(Fused, CapturedPassGivesTheSameBits) {
+  const WeightTwin w(*gpu_, random_, kBf16, {256, 256});
+  Twin x(*gpu_, {3, 256}, DType::bf16), h(*gpu_, {3, 256}, DType::f32), g(*gpu_, {3, 256}, DType::f32);
+  x.normal(random_);
+  const auto pass = [&](const Tensor& to) {
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu_->linear_add_(to, x.device, w.device, GemmMode::bf16));
+  };
+  pass(h.device);
+  const auto graph = gpu_->capture([&] { pass(g.device); });
+  ASSERT_NE(graph, nullptr);
+  EXPECT_EQ(graph->operations(), 3);
+  graph->replay();
+  EXPECT_EQ(numbers(h.device), numbers(g.device));
+  EXPECT_THROW(gpu_->capture([&] { gpu_->allocate(100); }), Error);
+  gpu_->synchronize();  // the stream is usable again
+}
+
+TEST_F(Fused, AdvanceMakesTheNextStep) {
+  const auto ints = [&](const Shape& shape, const std::function<double(i64)>& f) {
+    Twin x(*gpu_, shape, DType::i32);
+    x.fill(f);
+    return x;
+  };
+  const Twin ids = ints({3}, [](i64) { return 5; }), positions = ints({3}, [](i64 i) { return 14 + i; }),
+             slots = ints({3}, [](i64 i) { return i == 2 ? -1 : 14 + i; }),
+             lens = ints({3}, [](i64 i) { return 15 + i; }), tables = ints({3, 4}, [](i64 i) { return 10 + i; }),
+             drawn = ints({3}, [](i64 i) { return 70 + i; }), log = ints({3, 3}, [](i64) { return 0; });
+  Twin step(*gpu_, {3}, DType::i64);
+  step.fill([](i64 i) { return i; });
+  Batch batch{.ids = ids.device,
+              .positions = positions.device,
+              .slots = slots.device,
+              .seq_starts = {},
+              .context_lens = lens.device,
+              .context_starts = {},
+              .block_tables = tables.device,
+              .logit_rows = {}};
+  ASSERT_TRUE(gpu_->advance(batch, drawn.device, step.device, log.device, 16));
+  EXPECT_EQ(numbers(ids.device), (std::vector<double>{70, 71, 5}));
+  EXPECT_EQ(numbers(positions.device), (std::vector<double>{15, 16, 16}));
+  EXPECT_EQ(numbers(slots.device), (std::vector<double>{10 * 16 + 15, 15 * 16 + 0, -1}));
+  EXPECT_EQ(numbers(step.device), (std::vector<double>{1, 2, 2}));
+  EXPECT_EQ(numbers(log.device), (std::vector<double>{1, 0, 0, 70, 71, 72, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace fathom::test
