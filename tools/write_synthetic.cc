@@ -29,6 +29,7 @@ struct Plan {
 };
 
 void add_item(Plan& plan, StreamItem item) {
+  item.costly = item.source->name.ends_with(".scale");
   plan.bytes += slice_shape(*item.source, item.slice).numel() * size_of(item.source->dtype);
   plan.items.push_back(std::move(item));
 }

@@ -25,6 +25,9 @@ std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& path, int rank, int 
   CHECK(fs::exists(path), "{} does not exist", path.string());
   CHECK(fs::is_directory(path), "{} is a file; name the directory of the checkpoint", path.string());
   CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank {} of world size {}", rank, world_size);
+  CHECK(!fs::exists(path / kUnfinishedFile),
+        "{} holds an unfinished conversion ({}); run the same command again to finish it", path.string(),
+        kUnfinishedFile);
   if (fs::exists(path / kIndexFile)) return open_hf_directory(path);
   if (!sharded_sizes(path).empty()) return open_sharded(path, rank, world_size);
   if (!safetensors_files(path).empty()) return open_hf_directory(path);

@@ -30,6 +30,11 @@ const TensorInfo* FileCheckpoint::find(std::string_view name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
+const StoredTensor* FileCheckpoint::stored_of(std::string_view reference_name) const {
+  const auto found = index_.find(std::string(reference_name));
+  return found == index_.end() ? nullptr : &places_[found->second];
+}
+
 void FileCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const {
   const auto found = index_.find(info.name);
   CHECK(found != index_.end(), "{} has no tensor {}", description(), info.name);
@@ -53,7 +58,7 @@ void FileCheckpoint::add_tensor(const SafetensorsFile& file, const TensorInfo& s
                                 const std::string& reference_name) {
   const auto [entry, added] = index_.emplace(reference_name, tensors_.size());
   if (!added) {
-    const Place& first = places_[entry->second];
+    const StoredTensor& first = places_[entry->second];
     fail("tensor {} appears twice: in {} and in {}", shown(stored.name), first.file->path().string(),
          file.path().string());
   }
@@ -67,9 +72,11 @@ void FileCheckpoint::add_tensor(const SafetensorsFile& file, const TensorInfo& s
   }
   tensors_.push_back(std::move(info));
   places_.push_back({&file, stored});
+  stored_.push_back({&file, stored});
 }
 
 void FileCheckpoint::add_untranslated(const SafetensorsFile& file, const std::string& stored_name) {
+  if (const TensorInfo* stored = file.find(stored_name)) stored_.push_back({&file, *stored});
   untranslated_.push_back(fmt::format("{}: {}", file.path().filename().string(), shown(stored_name)));
 }
 
@@ -81,7 +88,7 @@ void FileCheckpoint::alias(const std::string& name, const std::string& existing)
   TensorInfo info = tensors_[at];
   info.name = name;
   tensors_.push_back(std::move(info));
-  places_.push_back(Place(places_[at]));
+  places_.push_back(StoredTensor(places_[at]));
 }
 
 std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& directory) {

@@ -12,6 +12,12 @@
 
 namespace fathom {
 
+// A tensor as a file holds it.
+struct StoredTensor {
+  const SafetensorsFile* file;
+  TensorInfo info;  // under its stored name, of its stored type
+};
+
 // Tensors of mapped files under reference names. Scales are float32 to the reader however they are stored.
 class FileCheckpoint : public Checkpoint {
  public:
@@ -24,6 +30,10 @@ class FileCheckpoint : public Checkpoint {
   int shards() const override { return shards_; }
 
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
+  // Every tensor of the files, in the order of the files; of an indexed directory those that the index names.
+  const std::vector<StoredTensor>& stored() const { return stored_; }
+  // What this reference name is in the files; nullptr when there is no such tensor.
+  const StoredTensor* stored_of(std::string_view reference_name) const;
   // Stored names that are no tensors of the family, as "file: name".
   const std::vector<std::string>& untranslated() const { return untranslated_; }
 
@@ -35,16 +45,12 @@ class FileCheckpoint : public Checkpoint {
   void alias(const std::string& name, const std::string& existing);
 
  private:
-  struct Place {
-    const SafetensorsFile* file;
-    TensorInfo stored;
-  };
-
   std::filesystem::path directory_;
   int shards_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<TensorInfo> tensors_;
-  std::vector<Place> places_;  // of each tensor
+  std::vector<StoredTensor> places_;  // of each tensor
+  std::vector<StoredTensor> stored_;
   std::unordered_map<std::string, std::size_t> index_;
   std::vector<std::string> untranslated_;
 };
@@ -60,6 +66,9 @@ std::vector<int> sharded_sizes(const std::filesystem::path& directory);
 
 // The *.safetensors files of a directory by name, sorted.
 std::vector<std::filesystem::path> safetensors_files(const std::filesystem::path& directory);
+
+// Beside an unfinished conversion: what it is to become and what of it is finished.
+inline constexpr std::string_view kUnfinishedFile = "manifest.json.partial";
 
 inline constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 

@@ -176,6 +176,8 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name) const {
                                static_cast<std::size_t>(header_.tensors[found->second].bytes()));
 }
 
+i64 SafetensorsFile::offset(std::string_view name) const { return bytes(name).data() - file_.bytes().data(); }
+
 std::string safetensors_header(std::span<const TensorInfo> tensors,
                                const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -200,12 +202,12 @@ std::string safetensors_header(std::span<const TensorInfo> tensors,
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : tensors_(in_write_order(std::move(tensors))), file_(path) {
+    : tensors_(in_write_order(std::move(tensors))), header_(safetensors_header(tensors_, metadata)), file_(path) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     CHECK(i == 0 || tensors_[i].name != tensors_[i - 1].name, "tensor {} would be written twice", tensors_[i].name);
     left_ += tensors_[i].bytes();
   }
-  file_.write(safetensors_header(tensors_, metadata));
+  file_.write(header_);
 }
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) {

@@ -39,6 +39,8 @@ class SafetensorsFile {
   const TensorInfo* find(std::string_view name) const;
   // The bytes of the tensor of this name in the map; throws Error when there is none.
   std::span<const std::byte> bytes(std::string_view name) const;
+  // Where they begin in the file.
+  i64 offset(std::string_view name) const;
 
  private:
   MappedFile file_;
@@ -55,6 +57,8 @@ class SafetensorsWriter {
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  // The bytes before the tensors, which are already written.
+  const std::string& header() const { return header_; }
   // The next bytes of the tensors, one after the other; pieces may end anywhere.
   void write(std::span<const std::byte> bytes);
   // Throws Error unless all bytes of all tensors were written.
@@ -62,6 +66,7 @@ class SafetensorsWriter {
 
  private:
   std::vector<TensorInfo> tensors_;
+  std::string header_;
   AtomicFile file_;
   i64 left_ = 0;  // bytes still to come
 };

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -15,12 +16,22 @@ struct StreamItem {
   std::string stored_name;
   const TensorInfo* source;
   Slice slice;
+  bool costly = false;  // each number takes as much work as a block of 128 x 128
+};
+
+// What a written file holds.
+struct FileDigest {
+  i64 bytes = 0;
+  std::string sha256;
+  std::vector<TensorInfo> tensors;         // in the order of their bytes
+  std::vector<std::string> tensor_sha256;  // of each
 };
 
 // Writes the items to `path`; the file appears when it is complete. Parts are read by the threads of the pool while
-// those before them are written. `progress` hears the bytes of each written batch.
+// those before them are written. `progress` hears the bytes of each written batch. The digest, if asked for, is
+// computed on the way.
 void stream_tensors(const Checkpoint& checkpoint, const std::vector<StreamItem>& items,
                     const std::filesystem::path& path, ThreadPool& pool,
-                    const std::function<void(i64 bytes)>& progress = {});
+                    const std::function<void(i64 bytes)>& progress = {}, FileDigest* digest = nullptr);
 
 }  // namespace fathom
