@@ -108,6 +108,9 @@ each("{{ @ }}", "'a,b,,c'.split(',')", "'a,b,,c'.split(',', 1)", "' a  b c '.spl
      "'-'.join(words)", "'-'.join([1])", "''.join(text)", "'-'.join(d)", "'-'.join(n)", "'a'.join([])", "text.isalpha()", "'abc'.isalpha()", "'abc1'.isalnum()", "'123'.isdigit()", "'²'.isdigit()", "'½'.isnumeric()", "'一'.isnumeric()", "'12'.isdecimal()", "' \\t'.isspace()", "''.isspace()", "'abc'.islower()", "'ABC'.isupper()", "'Abc Def'.istitle()", "'AbC'.istitle()", "'a1'.isidentifier()", "'1a'.isidentifier()", "'a\\n'.isprintable()", "''.isprintable()", "'é'.isascii()", "'abc'.isascii()",
      "'a'.ljust(3) ~ '|'", "'a'.rjust(3, '*')", "'ab'.center(5, '.')", "'ab'.center(6, '.')", "'5'.zfill(3)", "'-5'.zfill(4)", "'a'.ljust(3, 'ab')", "'a\\tb'.expandtabs(4)", "'a\\tb\\n\\tc'.expandtabs()", "'prefix-x'.removeprefix('prefix-')", "'x.py'.removesuffix('.py')", "'abc'.removeprefix('z')", "'a'.nope()", "[1, 2, 1].count(1)", "[1, 2, 3].index(2)", "[1].index(5)", "[1, 2].copy()", "(1, 2).count(1)", "(1, 2).index(2)", "(1,).copy()", "d.get('a')", "d.get('z')", "d.get('z', 5)", "d.get('z', default=5)", "d.get()", "d.keys()|list", "d.values()|list", "d.items()|list", "d.copy()", "d.get([1])", "d.keys()|sort", "d.items()|length", "d.keys()[0]", "d.values()|first", "range(5).index(3)", "range(5).count(3)")
 
+# Found by the random differential test.
+each("{{ @ }}", "'{0[a]} {:,}'.format(2)", "'{:>6} {0[a]}'.format(empty)", "'{0} {}'.format(1)", "'{.x}'.format(1)", "('a,'|safe)|list", "dict(missing)", "dict(missing, a=1)", "namespace(missing)", "(0.1)|attr('a')")
+add("{% filter title|length %}x{% endfilter %}", "{% filter list %}x{% endfilter %}", "{% call range(3) %}{% endcall %}")
 # Statements.
 add(
     "{% if n > 5 %}big{% elif n > 2 %}mid{% else %}small{% endif %}",

@@ -1,7 +1,7 @@
 // Hostile templates end with an error, soon, without exhausting stack or memory.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 
 #include "text/chat_template.h"
@@ -17,14 +17,14 @@ std::string repeat(const std::string& text, int count) {
 
 // The error of a template, empty if it rendered; fails the test when it takes long.
 std::string error_of(const std::string& source, const std::string& variables = "{}") {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: the machine may be busy
   std::string message;
   try {
     ChatTemplate::parse(source, "", "").render(std::string_view(variables));
   } catch (const Error& error) {
     message = error.what();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60)) << source.substr(0, 200);
+  EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 20) << source.substr(0, 200);
   return message;
 }
 
