@@ -35,6 +35,10 @@ int main(int argc, char** argv) {
   fathom::add_synth(app);
   fathom::add_inspect(app);
   fathom::add_bench(app);
+  fathom::add_convert(app);
+  fathom::add_fp8_cast(app);
+  fathom::add_quantize(app);
+  fathom::add_verify(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -20,7 +20,8 @@ ModelSource open_synthetic(const SyntheticName& name, const std::string& text, c
   return source;
 }
 
-// What the configuration may leave open and the weights show.
+}  // namespace
+
 void learn_from_weights(ModelArgs& args, const Checkpoint& checkpoint) {
   if (args.score_func == "sigmoid" && checkpoint.find(fmt::format("layers.{}.ffn.gate.bias", args.n_dense_layers)))
     args.gate_bias = true;
@@ -29,8 +30,6 @@ void learn_from_weights(ModelArgs& args, const Checkpoint& checkpoint) {
          checkpoint.find(fmt::format("layers.{}.eh_proj.weight", args.n_layers + args.n_mtp_layers)))
     ++args.n_mtp_layers;
 }
-
-}  // namespace
 
 std::optional<SyntheticName> parse_synthetic_name(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;

@@ -23,6 +23,9 @@ struct ModelSource {
 ModelSource open_model(const std::string& path_or_synthetic, const std::string& config_file = {}, int rank = 0,
                        int world_size = 1);
 
+// Sets what the configuration may leave open and the weights show: gate bias, number of MTP layers.
+void learn_from_weights(ModelArgs& args, const Checkpoint& checkpoint);
+
 // "synthetic:CONFIG[:SEED]"; CONFIG is a configuration file or a model directory. Nothing for other texts.
 struct SyntheticName {
   std::filesystem::path config;

@@ -1,4 +1,4 @@
-// A line of progress on a terminal's stderr: bytes done, speed, seconds left.
+// Progress on stderr: bytes done, speed, seconds left; one line on a terminal, else a plain line now and then.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace fathom {
 
 class ProgressLine {
  public:
-  // Stays silent unless stderr is a terminal.
-  ProgressLine();
+  // Where stderr is no terminal it is silent, or with `plain_lines` prints a line every few seconds.
+  explicit ProgressLine(bool plain_lines = false);
   // Ends the line when one was shown.
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
@@ -23,7 +23,7 @@ class ProgressLine {
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_, shown_;
-  bool terminal_, open_ = false;
+  bool terminal_, plain_lines_, open_ = false;
 };
 
 // "12.3 GB", "512 kB": decimal units as disks are sold and as the files' index counts.

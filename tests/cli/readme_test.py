@@ -43,6 +43,14 @@ RUN = {
         ("", r".*", ["sharded/model0-mp1.safetensors"]),
     "inspect models/tiny": ("", r".*DeepSeek-V3.*", []),
     "inspect synthetic --json": ("", r"\{.*\}\s*", []),
+    "convert --hf-ckpt-path synthetic --save-path converted --model-parallel 2 --dry-run":
+        ("", r".*model1-mp2\.safetensors.*", []),
+    "convert --hf-ckpt-path synthetic --save-path converted --n-experts 16 --model-parallel 2":
+        ("", r"", ["converted/model1-mp2.safetensors", "converted/manifest.json"]),
+    "fp8-cast-bf16 --input-fp8-hf-path synthetic --output-bf16-hf-path bf16": ("", r"", ["bf16/config.json"]),
+    "quantize --in bf16 --out fp8": ("", r"", ["fp8/model.safetensors.index.json"]),
+    "verify converted": ("", r".*without fault.*", []),
+    "verify synthetic --against synthetic": ("", r".*without fault.*", []),
     "inspect --config configs/config_671B.json --tp 8 --max-batch-size 8 --max-seq-len 32768": ("", r".*\d.*", []),
 }
 

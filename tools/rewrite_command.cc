@@ -1,0 +1,85 @@
+#include "tools/rewrite_command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/progress.h"
+
+namespace fathom {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print_json(const Json& summary) { fmt::print("{}\n", summary.dump(2)); }
+
+void print_plan(const RewritePlan& plan, const RewriteFlags& flags) {
+  const double rate = measure_disk(plan);
+  const double seconds = static_cast<double>(plan.bytes()) / rate;
+  if (flags.json) {
+    Json summary{
+        {"kind", plan.kind}, {"bytes", plan.bytes()}, {"seconds_estimated", seconds}, {"disk_bytes_per_second", rate}};
+    summary["files"] = Json::array();
+    for (const OutputFile& output : plan.outputs)
+      summary["files"].push_back({{"name", output.name}, {"bytes", output.bytes}, {"tensors", output.items.size()}});
+    summary["copied"] = plan.copies;
+    return print_json(summary);
+  }
+  for (const OutputFile& output : plan.outputs)
+    fmt::print("{}: {} tensors, {}\n", output.name, output.items.size(), bytes_text(output.bytes));
+  for (const std::string& name : plan.copies) fmt::print("{}: copied\n", name);
+  for (const auto& [name, text] : plan.texts) fmt::print("{}: {}\n", name, bytes_text(static_cast<i64>(text.size())));
+  fmt::print("{} in all; about {:.0f} s at {}/s, the speed of this disk now\n", bytes_text(plan.bytes()), seconds,
+             bytes_text(static_cast<i64>(rate)));
+}
+
+void print_result(const RewritePlan& plan, const RewriteReport& report, double seconds, bool json) {
+  if (json)
+    return print_json({{"kind", plan.kind},
+                       {"target", plan.target.string()},
+                       {"files", report.files},
+                       {"files_kept", report.kept},
+                       {"tensors", report.tensors},
+                       {"bytes", report.bytes},
+                       {"seconds", seconds}});
+  const std::string target = plan.target.string();
+  if (report.complete_before)
+    return fmt::print(stderr, "{} is complete already: {} files; --restart writes them again\n", target, report.files);
+  const std::string kept = report.kept > 0 ? fmt::format(" ({} finished before)", report.kept) : "";
+  fmt::print(stderr, "{}: {} tensors, {} in {} files{}, {:.1f} s, {}/s\n", target, report.tensors,
+             bytes_text(report.bytes), report.files, kept, seconds,
+             bytes_text(static_cast<i64>(static_cast<double>(report.bytes) / std::max(seconds, 1e-9))));
+}
+
+}  // namespace
+
+void add_rewrite_flags(CLI::App& app, RewriteFlags& flags) {
+  app.add_flag("--dry-run", flags.dry_run, "Print what would be written, and how long it would take");
+  app.add_flag("--json", flags.json, "Summary as JSON on stdout");
+  app.add_flag("--restart", flags.options.restart, "Begin again instead of going on where an earlier run stopped");
+  app.add_flag("--force", flags.options.force, "Replace another checkpoint in the target folder");
+  app.add_option("--threads", flags.options.threads, "Threads that read; 0 takes one a physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void run_rewrite(const RewritePlan& plan, const RewriteFlags& flags) {
+  for (const std::string& note : plan.notes) fmt::print(stderr, "{}\n", note);
+  if (flags.dry_run) {
+    check_target(plan, flags.options);
+    return print_plan(plan, flags);
+  }
+  RewriteReport report;
+  double seconds = 0;
+  {
+    ProgressLine line(true);
+    report = rewrite(plan, flags.options, [&](i64 done, i64 total) { line.show(done, total); });
+    seconds = line.seconds();
+  }
+  print_result(plan, report, seconds, flags.json);
+}
+
+}  // namespace fathom

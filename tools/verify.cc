@@ -1,0 +1,69 @@
+// fathom verify: whether a checkpoint is whole and sound.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/progress.h"
+#include "tools/verify_report.h"
+
+namespace fathom {
+namespace {
+
+struct Flags {
+  VerifyOptions options;
+  std::string model, against;
+  bool json = false;
+};
+
+void print(const VerifyReport& report, bool json) {
+  if (json) {
+    nlohmann::ordered_json summary{{"faults", report.faults}, {"notes", report.notes}, {"files", report.files}};
+    summary["compared_with"] = report.compared_with;
+    summary["compared_bytes"] = report.hashed_bytes;
+    fmt::print("{}\n", summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return;
+  }
+  for (const std::string& fault : report.faults) fmt::print("fault: {}\n", fault);
+  for (const std::string& note : report.notes) fmt::print("note: {}\n", note);
+  const std::string compared =
+      report.compared_with.empty()
+          ? "; no hashes to compare with (--against)"
+          : fmt::format("; {} compared with {}", bytes_text(report.hashed_bytes), report.compared_with);
+  if (report.faults.empty()) fmt::print("{} files without fault{}\n", report.files, compared);
+}
+
+void run(Flags& flags) {
+  flags.options.model = flags.model;
+  flags.options.against = flags.against;
+  VerifyReport report;
+  {
+    ProgressLine line(true);
+    report = verify(flags.options, [&](i64 done, i64 total) { line.show(done, total); });
+  }
+  print(report, flags.json);
+  std::fflush(stdout);
+  CHECK(report.faults.empty(), "{}: {} fault{}, the first: {}", flags.model, report.faults.size(),
+        report.faults.size() == 1 ? "" : "s", report.faults.front());
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = app.add_subcommand("verify", "Check that a checkpoint is whole and sound");
+  command->add_option("model", flags->model, "Directory of the checkpoint")->required();
+  command->add_option("--against", flags->against,
+                      "A manifest.json, a list of SHA-256 hashes, or another directory; without it the directory's own "
+                      "manifest.json");
+  command->add_option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "Report as JSON");
+  command->callback([flags] { run(*flags); });
+}
+
+}  // namespace fathom

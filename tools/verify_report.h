@@ -1,0 +1,30 @@
+// Whether a checkpoint is whole and sound: every fault by name.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+
+namespace fathom {
+
+struct VerifyOptions {
+  std::filesystem::path model;
+  std::filesystem::path against;  // a manifest, a list of SHA-256 hashes or another directory; may be empty
+  int threads = 0;                // 0: one a physical core
+};
+
+struct VerifyReport {
+  std::vector<std::string> faults;
+  std::vector<std::string> notes;  // odd, but no fault
+  i64 files = 0;                   // safetensors files of the checkpoint
+  i64 hashed_bytes = 0;            // compared with known hashes or with another directory
+  std::string compared_with;       // empty: there was nothing to compare with
+};
+
+// Checks headers, index, architecture, scales, and contents against `against` or the directory's own manifest.json.
+VerifyReport verify(const VerifyOptions& options, const std::function<void(i64 done, i64 total)>& progress = {});
+
+}  // namespace fathom
