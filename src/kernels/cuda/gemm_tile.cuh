@@ -65,14 +65,33 @@ __device__ inline void copy_chunk(std::uint32_t to, const void* from, bool there
 template <bool kFp8>
 class TileKernel {
  public:
-  static constexpr int kRowBytes = kTileIn * 2, kOutBytes = kTileIn * (kFp8 ? 1 : 2);
+  static constexpr int kByte = kFp8 ? 1 : 2, kRowBytes = kTileIn * 2, kOutBytes = kTileIn * kByte;
+  static constexpr int kChunks = kOutBytes / 16, kCopyRows = kTileThreads / kChunks, kCopies = kTileOuts / kCopyRows;
   static constexpr int kStage = kTileRows * kRowBytes + kTileOuts * kOutBytes;
 
   __device__ TileKernel(const TileProduct& p, const TileRows& rows, char* memory)
       : p_(p), rows_(rows), memory_(memory), out0_(static_cast<int>(blockIdx.x) * kTileOuts) {
-    w_ = static_cast<const char*>(p.w.data) + static_cast<i64>(rows.expert) * p.w.out * p.w.in * (kFp8 ? 1 : 2);
-    warp_row_ = threadIdx.x / 32 % 2 * 64;
-    warp_out_ = threadIdx.x / 64 * 32;
+    const int thread = static_cast<int>(threadIdx.x), g = thread % 32 / 4, c = thread % 4;
+    warp_row_ = thread / 32 % 2 * 64;
+    warp_out_ = thread / 64 * 32;
+    in_ = static_cast<int>(p.w.in);
+    // What this thread copies: chunk thread % 8 of rows thread / 8 + 64 j of x, and the same of w (FP8: chunk thread %
+    // 4 of rows thread / 4 + 128 j). These rows have the same place in the pattern of banks.
+    x_chunk_ = thread % 8 * 8;
+    x_place_ = thread / 8 * 128 + swizzled(thread / 8, thread % 8) * 16;
+    for (int j = 0; j < kTileRows / 64; ++j) x_there_[j] = thread / 8 + 64 * j < rows.rows;
+    x_from_ = static_cast<const char*>(p.x) + ((rows.begin + thread / 8) * p.x_stride + x_chunk_) * 2;
+    const char* w = static_cast<const char*>(p.w.data) + static_cast<i64>(rows.expert) * p.w.out * p.w.in * kByte;
+    const int w_row = thread / kChunks;
+    w_chunk_ = thread % kChunks * (16 / kByte);
+    w_place_ = kFp8 ? w_row / 2 * 128 + swizzled(w_row / 2, w_row % 2 * 4 + thread % 4) * 16
+                    : w_row * 128 + swizzled(w_row, thread % 8) * 16;
+    for (int j = 0; j < kCopies; ++j) w_there_[j] = out0_ + w_row + kCopyRows * j < p.w.out;
+    w_from_ = w + (static_cast<i64>(out0_ + w_row) * p.w.in + w_chunk_) * kByte;
+    // What it multiplies: 16 bytes of rows 8 i + g, at chunk 4 h + c for h = 0, 1.
+    const int turn = swizzled(g, 0);
+    x_first_ = (warp_row_ + g) * 128 + (c ^ turn) * 16;
+    x_second_ = (warp_row_ + g) * 128 + ((4 + c) ^ turn) * 16;
     if constexpr (kFp8) {
       const i64 blocks = (p.w.in + kUnit - 1) / kUnit;
       const i64 block = min(static_cast<i64>(out0_ + warp_out_), p.w.out - 1) / kUnit;
@@ -98,22 +117,18 @@ class TileKernel {
     if (step < steps) {
       const auto base = static_cast<std::uint32_t>(__cvta_generic_to_shared(memory_ + stage * kStage));
       const int k0 = step * kTileIn;
+      const bool x_inside = k0 + x_chunk_ < in_, w_inside = k0 + w_chunk_ < in_;
+      const char *x = x_from_ + k0 * 2, *w = w_from_ + static_cast<i64>(k0) * kByte;
 #pragma unroll
-      for (int i = threadIdx.x; i < kTileRows * 8; i += kTileThreads) {
-        const int row = i / 8, chunk = i % 8, k = k0 + chunk * 8;
-        const bool there = row < rows_.rows && k < p_.w.in;
-        copy_chunk(base + row * kRowBytes + swizzled(row, chunk) * 16,
-                   static_cast<const char*>(p_.x) + (there ? ((rows_.begin + row) * p_.x_stride + k) * 2 : 0), there);
+      for (int j = 0; j < kTileRows / 64; ++j) {
+        const bool there = x_inside && x_there_[j];
+        copy_chunk(base + x_place_ + j * 64 * 128, there ? x + j * 64 * p_.x_stride * 2 : p_.x, there);
       }
-      constexpr int kChunks = kOutBytes / 16, kEach = kFp8 ? 16 : 8;
 #pragma unroll
-      for (int i = threadIdx.x; i < kTileOuts * kChunks; i += kTileThreads) {
-        const int row = i / kChunks, chunk = i % kChunks, k = k0 + chunk * kEach;
-        const bool there = out0_ + row < p_.w.out && k < p_.w.in;
-        const int place = kFp8 ? (row / 2) * 128 + swizzled(row / 2, row % 2 * 4 + chunk) * 16
-                               : row * 128 + swizzled(row, chunk) * 16;
-        copy_chunk(base + kTileRows * kRowBytes + place,
-                   w_ + (there ? (static_cast<i64>(out0_ + row) * p_.w.in + k) * (kFp8 ? 1 : 2) : 0), there);
+      for (int j = 0; j < kCopies; ++j) {
+        const bool there = w_inside && w_there_[j];
+        copy_chunk(base + kTileRows * kRowBytes + w_place_ + j * kCopyRows * kOutBytes,
+                   there ? w + static_cast<i64>(j * kCopyRows) * in_ * kByte : p_.w.data, there);
       }
     }
     asm volatile("cp.async.commit_group;");
@@ -139,7 +154,7 @@ class TileKernel {
   }
 
   __device__ void multiply(const char* stage, int step) {
-    const int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    const int g = threadIdx.x % 32 / 4;
     const char* outs = stage + kTileRows * kRowBytes;
     float scale = 1;
     if constexpr (kFp8) scale = scales_[step / 2];
@@ -148,9 +163,9 @@ class TileKernel {
       uint4 low[4], high[4];
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
-        const int row = warp_row_ + m * 16 + g;
-        low[m] = *reinterpret_cast<const uint4*>(stage + row * 128 + swizzled(row, h * 4 + c) * 16);
-        high[m] = *reinterpret_cast<const uint4*>(stage + (row + 8) * 128 + swizzled(row + 8, h * 4 + c) * 16);
+        const char* row = stage + (h == 0 ? x_first_ : x_second_) + m * 16 * 128;
+        low[m] = *reinterpret_cast<const uint4*>(row);
+        high[m] = *reinterpret_cast<const uint4*>(row + 8 * 128);
       }
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
@@ -184,9 +199,10 @@ class TileKernel {
   const TileProduct& p_;
   TileRows rows_;
   char* memory_;
-  const char* w_;
+  const char *x_from_, *w_from_;
   const float* scales_ = nullptr;
-  int out0_, warp_row_, warp_out_;
+  int out0_, warp_row_, warp_out_, in_, x_chunk_, x_place_, w_chunk_, w_place_, x_first_, x_second_;
+  bool x_there_[kTileRows / 64], w_there_[kCopies];
   float sums_[4][4][4] = {};
 };
 

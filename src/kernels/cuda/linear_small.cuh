@@ -25,9 +25,8 @@ __device__ void small_tile(const SmallLinear& p, int tile, i64 head, float* memo
     tokens.gain = p.gain;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
-      const int token = n * 8 + g;
-      tokens.row[n] =
-          token < p.tokens ? static_cast<const char*>(p.x) + (token * p.x_stride + head * p.x_head) * kBytes : nullptr;
+      const int token = min(n * 8 + g, p.tokens - 1);
+      tokens.row[n] = static_cast<const char*>(p.x) + (token * p.x_stride + head * p.x_head) * kBytes;
       if constexpr (kRows == Rows::codes)
         for (int i = 0; i < 2; ++i)
           if (n * 8 + 2 * c + i < p.tokens)

@@ -113,7 +113,7 @@ __device__ void score(float (&s)[4], const Shared& m, int buffer) {
   const __nv_bfloat16* q = &m.q[lane % 16][lane / 16 * 8];
   const __nv_bfloat16* k = &m.keys[buffer][warp * 8 + lane % 8][lane / 8 * 8];
   float other[4] = {};
-#pragma unroll
+#pragma unroll 3
   for (int at = 0; at < kWidth; at += 32) {
     std::uint32_t a[4], b[4], keys[4];
     matrices(a, q + at);

@@ -13,9 +13,8 @@ __device__ void set_tokens(const SmallMoe& p, Tokens<kRows, kTiles>& tokens) {
   tokens.gain = p.gain;
 #pragma unroll
   for (int n = 0; n < kTiles; ++n)
-    tokens.row[n] = n * 8 + g < p.tokens
-                        ? static_cast<const char*>(p.x) + (n * 8 + g) * p.x_stride * (kRows == Rows::normed ? 4 : 2)
-                        : nullptr;
+    tokens.row[n] =
+        static_cast<const char*>(p.x) + min(n * 8 + g, p.tokens - 1) * p.x_stride * (kRows == Rows::normed ? 4 : 2);
 }
 
 // 16 logits of all tokens; the last of these tiles to finish routes.

@@ -100,8 +100,7 @@ __global__ void __launch_bounds__(256) moe_rows_kernel(const SmallMoe p) {
     stream<kFp8>(sums, w, tokens, scales, [&] {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const int slot = base + n * 8 + g;
-        if (slot >= rows.count) continue;
+        const int slot = min(base + n * 8 + g, rows.count - 1);
         const i64 row = kUp ? rows.choice[slot] / top_k * p.x_stride : rows.choice[slot] * p.w2.in;
         tokens.row[n] = static_cast<const char*>(kUp ? p.x : p.hidden) + row * 2;
       }
@@ -205,14 +204,15 @@ class Down {
     const i64 width = shared ? p_.shared_w2.in : p_.w2.in;
     const auto slot = [&](int token) { return token < tokens ? (shared ? 0 : lists_.slots[at.rank][token]) : kNone; };
     Tokens<Rows::bf16, 1> x{};
-    const int mine = slot(g);
-    const i64 row = shared ? g : static_cast<i64>(g) * top_k + mine;
-    if (mine != kNone) x.row[0] = static_cast<const char*>(shared ? p_.shared_hidden : p_.hidden) + row * width * 2;
+    const int token = min(g, tokens - 1), mine = max(slot(token), 0);
+    const i64 row = shared ? token : static_cast<i64>(token) * top_k + mine;
+    x.row[0] = static_cast<const char*>(shared ? p_.shared_hidden : p_.hidden) + row * width * 2;
     float part[1][4] = {};
     multiply<kFp8>(part, now.unit, x, at.unit * kUnit, static_cast<int>(width));
     for (int i = 0; i < 2; ++i) {
-      const int token = 2 * c + i, k = slot(token);
-      const float weight = k == kNone ? 0.0f : shared ? 1.0f : p_.route.weights[token * top_k + k];
+      const int k = slot(2 * c + i);
+      if (k == kNone) continue;  // whatever stands in this column does not count
+      const float weight = shared ? 1.0f : p_.route.weights[(2 * c + i) * top_k + k];
       sums[0][i] += part[0][i] * (weight * now.low_scale);
       sums[0][2 + i] += part[0][2 + i] * (weight * now.high_scale);
     }

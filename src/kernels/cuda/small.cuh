@@ -65,7 +65,8 @@ enum class Rows : std::uint8_t {
   codes,   // e4m3 with a scale per unit
 };
 
-// The rows of one warp's tokens: pointers of token g of each tile of 8, null for none.
+// The rows of one warp's tokens: pointers of token g of each tile of 8. Where there is no such token, another's row
+// stands in: columns do not touch each other, and loads without conditions can all be on their way at once.
 template <Rows kRows, int kTiles>
 struct Tokens {
   const char* row[kTiles];
@@ -74,7 +75,6 @@ struct Tokens {
 
   // 8 entries from k on, as bf16.
   __device__ uint4 load(int tile, int k) {
-    if (row[tile] == nullptr) return uint4{};
     if constexpr (kRows == Rows::bf16) return *reinterpret_cast<const uint4*>(row[tile] + 2 * k);
     if constexpr (kRows == Rows::codes) {
       const uint2 codes = *reinterpret_cast<const uint2*>(row[tile] + k);
@@ -118,12 +118,13 @@ __device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Token
   const int c = threadIdx.x % 4;
 #pragma unroll
   for (int s = 0; s < Unit<kFp8>::kSteps; ++s) {
-    const int at = k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes);
+    // Weights beyond the end are zero, any numbers may stand against them.
+    const int at = min(k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes), in - 16 / Unit<kFp8>::kBytes);
     const uint4 low = unit.low[s], high = unit.high[s];
     if constexpr (!kFp8) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const uint4 x = at < in ? tokens.load(n, at) : uint4{};
+        const uint4 x = tokens.load(n, at);
         mma_bf16(sums[n], low.x, high.x, low.y, high.y, x.x, x.y);
         mma_bf16(sums[n], low.z, high.z, low.w, high.w, x.z, x.w);
       }
@@ -135,7 +136,7 @@ __device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Token
       widen_e4m3(high.z, b[4], b[5]), widen_e4m3(high.w, b[6], b[7]);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const uint4 x = at < in ? tokens.load(n, at) : uint4{}, y = at < in ? tokens.load(n, at + 8) : uint4{};
+        const uint4 x = tokens.load(n, at), y = tokens.load(n, at + 8);
         mma_bf16(sums[n], a[0], b[0], a[1], b[1], x.x, x.y);
         mma_bf16(sums[n], a[2], b[2], a[3], b[3], x.z, x.w);
         mma_bf16(sums[n], a[4], b[4], a[5], b[5], y.x, y.y);
