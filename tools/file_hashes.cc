@@ -63,7 +63,8 @@ KnownFiles parse_list(const std::string& text, const std::string& source_name) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || line.front() == '#') continue;
     std::string hash = line.substr(0, line.find(' '));
-    std::transform(hash.begin(), hash.end(), hash.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(hash.begin(), hash.end(), hash.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     std::string name = line.size() > kHashDigits ? line.substr(kHashDigits) : "";
     name.erase(0, std::min(name.find_first_not_of(" *"), name.size()));
     if (name.starts_with("./")) name.erase(0, 2);
