@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "text/output_parser.h"
 #include "tools/commands.h"
 #include "tools/line_reader.h"
 #include "tools/model_flags.h"
@@ -41,6 +42,19 @@ std::string describe(const std::string& name, const nlohmann::ordered_json& fiel
     }
   }
   return text + ")";
+}
+
+// Reasoning and tool calls by themselves, in the shape of the OpenAI interface, where the answer has any.
+void add_parts(nlohmann::ordered_json& report, const ParsedOutput& parts) {
+  if (parts.reasoning.empty() && parts.tool_calls.empty()) return;
+  if (!parts.reasoning.empty()) report["reasoning_content"] = parts.reasoning;
+  report["content"] = parts.content;
+  for (const ToolCall& call : parts.tool_calls) {
+    nlohmann::ordered_json row{{"type", "function"},
+                               {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    if (!call.id.empty()) row["id"] = call.id;
+    report["tool_calls"].push_back(std::move(row));
+  }
 }
 
 // The double that prints as the float does: 0.2, not 0.20000000298.
@@ -113,9 +127,11 @@ class Generate {
             "out --strict-reference to run them in turns",
             session_.args().max_batch_size, flags_.input_file, lines_.size());
     std::vector<std::vector<TokenId>> ids;
+    std::vector<OutputFormat> formats;
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       Conversation conversation(flags_.answer.system);
       conversation.ask(lines_[i]);
+      formats.push_back(prompts_.output_format(conversation.messages()));
       ids.push_back(prompts_.build(conversation.messages()));
       CHECK(
           static_cast<i64>(ids.back().size()) <= session_.max_seq_len(),
@@ -131,14 +147,17 @@ class Generate {
       session_.engine().submit(session_.request(id, ids[i], flags_.answer, id));
     }
     session_.run(replies);
-    for (const auto& [id, reply] : replies) print(lines_[static_cast<std::size_t>(id)], reply);
+    for (const auto& [id, reply] : replies) {
+      const auto line = static_cast<std::size_t>(id);
+      print(lines_[line], reply, formats[line]);
+    }
     for (const auto& [id, reply] : replies)
       CHECK(reply.finish() != "error", "line {} of {}: {}", id + 1, flags_.input_file, reply.error());
   }
 
-  void print(const std::string& prompt, const Reply& reply) {
+  void print(const std::string& prompt, const Reply& reply, const OutputFormat& format) {
     if (flags_.answer.json) {
-      std::cout << dump(report(prompt, reply)) << std::endl;
+      std::cout << dump(report(prompt, reply, format)) << std::endl;
       return;
     }
     std::cout << "Prompt: " << prompt << "\nCompletion: " << reply.text() << "\n";
@@ -146,9 +165,10 @@ class Generate {
     std::cout << std::endl;
   }
 
-  nlohmann::ordered_json report(const std::string& prompt, const Reply& reply) const {
+  nlohmann::ordered_json report(const std::string& prompt, const Reply& reply, const OutputFormat& format) const {
     nlohmann::ordered_json all{{"prompt", prompt}};
     all.update(reply.to_json());
+    add_parts(all, parse_output(format, reply.text()));
     if (flags_.answer.n_logprobs >= 0) all["logprobs"] = reply.logprobs_to_json();
     return all;
   }
@@ -177,6 +197,7 @@ class Generate {
 
   void answer(Conversation& conversation, const std::string& question, i64 turn) {
     conversation.ask(question);
+    const OutputFormat format = prompts_.output_format(conversation.messages());
     std::map<i64, Reply> replies;
     Reply& reply = replies.try_emplace(turn, session_.tokenizer(), flags_.answer.stop).first->second;
     session_.engine().submit(session_.request(turn, prompts_.build(conversation.messages()), flags_.answer, turn));
@@ -190,7 +211,7 @@ class Generate {
     }
     conversation.answer(reply.text());
     if (flags_.answer.json) {
-      std::cout << dump(report(question, reply)) << std::endl;
+      std::cout << dump(report(question, reply, format)) << std::endl;
     } else {
       std::cout << std::endl;
       print_logprobs(reply);

@@ -6,6 +6,17 @@
 #include "tools/byte_tokenizer.h"
 
 namespace fathom {
+namespace {
+
+nlohmann::ordered_json template_variables(const std::vector<Message>& messages) {
+  nlohmann::ordered_json variables{{"messages", nlohmann::ordered_json::array()}, {"add_generation_prompt", true}};
+  for (const Message& message : messages)
+    variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  return variables;
+}
+
+}  // namespace
+
 Tokenizer load_tokenizer(const ModelSource& source) {
   if (!source.directory.empty()) return Tokenizer::load(source.directory);
   CHECK(source.args.vocab_size >= byte_tokenizer_size(),
@@ -23,16 +34,17 @@ ChatTemplate load_chat_template(const ModelSource& source, const std::filesystem
 }
 
 std::vector<TokenId> PromptBuilder::build(const std::vector<Message>& messages) const {
-  nlohmann::ordered_json variables{{"messages", nlohmann::ordered_json::array()}, {"add_generation_prompt", true}};
-  for (const Message& message : messages)
-    variables["messages"].push_back({{"role", message.role}, {"content", message.content}});
-  std::vector<TokenId> ids = encode(template_.render_pieces(variables));
+  std::vector<TokenId> ids = encode(template_.render_pieces(template_variables(messages)));
   if (const auto bos = tokenizer_.bos_id()) {  // a template may write it or leave it to the tokenizer
     const auto text = std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id != *bos; });
     ids.erase(ids.begin(), text);
     ids.insert(ids.begin(), *bos);
   }
   return ids;
+}
+
+OutputFormat PromptBuilder::output_format(const std::vector<Message>& messages) const {
+  return detect_output_format(template_.source(), template_.render(template_variables(messages)));
 }
 
 // Where no message spells a special token, the whole prompt is encoded in one piece, as the tokenizer's own programs

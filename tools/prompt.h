@@ -9,6 +9,7 @@
 
 #include "engine/request.h"
 #include "text/chat_template.h"
+#include "text/output_parser.h"
 #include "text/tokenizer.h"
 #include "tools/model_source.h"
 
@@ -33,6 +34,8 @@ class PromptBuilder {
 
   // The prompt that asks for the next answer; begins with exactly one BOS where the model has one.
   std::vector<TokenId> build(const std::vector<Message>& messages) const;
+  // How the template has the answer to them mark reasoning and tool calls.
+  OutputFormat output_format(const std::vector<Message>& messages) const;
 
  private:
   // Text, then a special token if there is one.

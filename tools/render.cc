@@ -43,14 +43,20 @@ std::string dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The prompt, or with --explain its pieces, one JSON object a line.
+// The prompt as it is, or as a JSON string; with --explain its pieces, one a line or all as an array.
 std::string render_one(const ChatTemplate& chat, const std::string& input, const RenderFlags& flags,
                        const RenderOptions& options) {
-  if (!flags.explain) return chat.render(std::string_view(input), options);
-  std::string out;
-  for (const TextPiece& piece : chat.render_pieces(std::string_view(input), options))
-    out += dump({{"text", piece.text}, {"from", piece.from_template ? "template" : "content"}}) + "\n";
-  return out;
+  if (!flags.explain) {
+    const std::string prompt = chat.render(std::string_view(input), options);
+    return flags.jsonl ? dump(prompt) : prompt;
+  }
+  std::string lines;
+  auto all = nlohmann::json::array();
+  for (const TextPiece& piece : chat.render_pieces(std::string_view(input), options)) {
+    const nlohmann::json row{{"text", piece.text}, {"from", piece.from_template ? "template" : "content"}};
+    flags.jsonl ? all.push_back(row) : void(lines += dump(row) + "\n");
+  }
+  return flags.jsonl ? dump(all) : lines;
 }
 
 void write_out(const std::string& text) {
@@ -71,7 +77,7 @@ void run_render(const RenderFlags& flags) {
   for (std::string line; flags.jsonl && std::getline(std::cin, line);) {
     if (line.empty()) continue;
     try {
-      write_out(dump(render_one(chat, line, flags, options)) + "\n");
+      write_out(render_one(chat, line, flags, options) + "\n");
     } catch (const Error& error) {
       write_out(dump({{"error", error.what()}}) + "\n");
     }
@@ -89,7 +95,7 @@ void add_render(CLI::App& app) {
   command->add_option("--template-name", flags->name, "Which of the model's named templates (default: default)");
   command->add_option("--date", flags->date, "Time for strftime_now: YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\"");
   command->add_flag("--jsonl", flags->jsonl,
-                    "One JSON object a line in, one JSON string (or {\"error\": ...}) a line out");
+                    "One JSON object a line in; a JSON string, with --explain an array, or {\"error\": ...} out");
   command->add_flag("--explain", flags->explain, "Print the pieces of the prompt and where each came from");
   command->callback([flags] { run_render(*flags); });
 }

@@ -23,7 +23,10 @@ struct TokenizeOptions {
   bool jsonl = false, decode = false, no_bos = false, no_added = false, keep_special = false, explain = false;
 };
 
-std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+template <typename Json>
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 json parse_input(const std::string& text, i64 line) {
   try {
@@ -85,15 +88,28 @@ class Tokenize {
     return ids;
   }
 
-  // Each piece with its ids and their texts; "added" marks added tokens.
+  // An array of the pieces, one a line unless all has to be on one.
   std::string explained(const std::string& text) const {
-    json rows = json::array();
-    for (const auto& row : tokenizer_.explain(text, mode())) {
-      json tokens = json::array();
-      for (const int id : row.ids) tokens.push_back(tokenizer_.token_text(id));
-      rows.push_back({{"piece", row.piece}, {"ids", row.ids}, {"tokens", tokens}, {"added", row.added}});
+    std::vector<Tokenizer::Explained> rows = tokenizer_.explain(text, mode());
+    const bool has_bos = !rows.empty() && rows[0].ids == std::vector<int>{tokenizer_.bos_id().value_or(-1)};
+    if (!options_.no_bos && tokenizer_.adds_bos() && (options_.no_added || !has_bos))
+      rows.insert(rows.begin(), {"", {*tokenizer_.bos_id()}, true, "BOS of the model"});
+    std::string out;
+    for (const auto& row : rows) out += (out.empty() ? "" : options_.jsonl ? ", " : ",\n ") + dump(describe(row));
+    return "[" + out + "]";
+  }
+
+  // Rule: what cut the piece out. Tokens: as the vocabulary has them; bytes: what each of them stands for.
+  nlohmann::ordered_json describe(const Tokenizer::Explained& row) const {
+    json tokens = json::array(), bytes = json::array();
+    for (const int id : row.ids) {
+      tokens.push_back(tokenizer_.token_text(id));
+      json numbers = json::array();
+      for (const char byte : tokenizer_.token_bytes(id)) numbers.push_back(static_cast<unsigned char>(byte));
+      bytes.push_back(std::move(numbers));
     }
-    return dump(rows);
+    return {{"piece", row.piece}, {"rule", row.rule}, {"ids", row.ids},
+            {"tokens", tokens},   {"bytes", bytes},   {"added", row.added}};
   }
 
   Tokenizer::AddedTokens mode() const {
@@ -120,7 +136,7 @@ void add_tokenize(CLI::App& app) {
   command->add_flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
   command->add_flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
   command->add_flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
-  command->add_flag("--explain", options->explain, "Show the pieces of the text, their ids and tokens");
+  command->add_flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
   command->callback([options] { Tokenize(*options).run(); });
 }
 

@@ -1,5 +1,6 @@
 #include "text/pretokenizer.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -173,68 +174,114 @@ class DeepSeek : public Stage {
   DeepSeekScanner scanner_;
 };
 
-using Stages = std::vector<std::unique_ptr<Stage>>;
+using Steps = std::vector<PreTokenizer::Step>;
 
-void add_byte_level(const nlohmann::json& description, Stages& stages) {
-  if (json_bool(description, kRole, "add_prefix_space")) stages.push_back(std::make_unique<PrefixSpace>());
+void add_stage(Steps& steps, std::unique_ptr<Stage> stage) { steps.push_back({std::move(stage), {}}); }
+
+void add_byte_level(const nlohmann::json& description, Steps& steps) {
+  if (json_bool(description, kRole, "add_prefix_space")) add_stage(steps, std::make_unique<PrefixSpace>());
   if (json_bool(description, kRole, "use_regex", true))
-    stages.push_back(std::make_unique<Split>(Regex(kGpt2Pattern), SplitBehavior::kIsolated, false));
-  stages.push_back(std::make_unique<ByteChars>());
+    add_stage(steps, std::make_unique<Split>(Regex(kGpt2Pattern), SplitBehavior::kIsolated, false));
+  add_stage(steps, std::make_unique<ByteChars>());
 }
 
-void add(const nlohmann::json& description, int depth, Stages& stages) {
-  CHECK(depth <= kMaxNesting, "tokenizer.json: pre-tokenizers are nested more than {} deep", kMaxNesting);
-  if (description.is_null()) return;
-  const std::string type = json_type(description, kRole);
-  if (type == "Sequence") {
-    for (const auto& part : json_array(description, kRole, "pretokenizers")) add(part, depth + 1, stages);
-  } else if (type == "Split") {
-    stages.push_back(std::make_unique<Split>(json_pattern(description, kRole),
+void add_simple(const nlohmann::json& description, const std::string& type, Steps& steps) {
+  if (type == "Split") {
+    add_stage(steps, std::make_unique<Split>(json_pattern(description, kRole),
                                              read_split_behavior(json_string(description, kRole, "behavior")),
                                              json_bool(description, kRole, "invert")));
   } else if (type == "ByteLevel") {
-    add_byte_level(description, stages);
+    add_byte_level(description, steps);
   } else if (type == "Digits") {
     const bool single = json_bool(description, kRole, "individual_digits");
-    stages.push_back(
-        std::make_unique<CharSplit>(is_numeric, single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
+    add_stage(steps,
+              std::make_unique<CharSplit>(is_numeric, single ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
   } else if (type == "Punctuation") {
     const bool given = description.contains("behavior");
-    stages.push_back(std::make_unique<CharSplit>(
-        is_punctuation, read_split_behavior(given ? json_string(description, kRole, "behavior") : "Isolated")));
+    add_stage(steps, std::make_unique<CharSplit>(
+                         is_punctuation,
+                         read_split_behavior(given ? json_string(description, kRole, "behavior") : "Isolated")));
   } else if (type == "WhitespaceSplit") {
-    stages.push_back(std::make_unique<CharSplit>(is_space, SplitBehavior::kRemoved));
+    add_stage(steps, std::make_unique<CharSplit>(is_space, SplitBehavior::kRemoved));
   } else if (type == "Whitespace") {
-    stages.push_back(std::make_unique<WordSplit>());
+    add_stage(steps, std::make_unique<WordSplit>());
   } else if (type == "Metaspace") {
-    stages.push_back(std::make_unique<Metaspace>(description));
+    add_stage(steps, std::make_unique<Metaspace>(description));
   } else {
     fail("tokenizer.json: unknown pre-tokenizer \"{}\"", type);
   }
 }
 
-// Puts the scanner in the place of the three splits it stands for.
-void use_scanner(Stages& stages) {
-  for (std::size_t i = 0; i + 3 <= stages.size(); ++i) {
-    std::vector<std::string> patterns;
-    for (std::size_t j = i; j < i + 3; ++j)
-      if (const auto* split = dynamic_cast<const Split*>(stages[j].get()); split != nullptr && split->isolated())
-        patterns.push_back(split->pattern());
-    if (!DeepSeekScanner::stands_for(patterns)) continue;
-    const auto at = stages.begin() + static_cast<std::ptrdiff_t>(i);
-    stages.erase(at + 1, at + 3);
-    *at = std::make_unique<DeepSeek>();
+// "pre-tokenizer 2: Split [0-9]+"; `number` counts the steps that are no sequences.
+std::string step_name(const nlohmann::json& description, const std::string& type, int number) {
+  std::string name = fmt::format("pre-tokenizer {}: {}", number, type);
+  if (type == "Split") name += " " + description["pattern"].begin().value().get<std::string>();
+  return name;
+}
+
+void add(const nlohmann::json& description, int depth, int& number, Steps& steps) {
+  CHECK(depth <= kMaxNesting, "tokenizer.json: pre-tokenizers are nested more than {} deep", kMaxNesting);
+  if (description.is_null()) return;
+  const std::string type = json_type(description, kRole);
+  if (type == "Sequence") {
+    for (const auto& part : json_array(description, kRole, "pretokenizers")) add(part, depth + 1, number, steps);
+    return;
   }
+  const std::size_t before = steps.size();
+  add_simple(description, type, steps);
+  const std::string name = step_name(description, type, ++number);
+  for (std::size_t i = before; i < steps.size(); ++i) steps[i].name = name;
+}
+
+// Whether the scanner can stand for the three steps from here on.
+bool scanner_fits(const Steps& steps, std::size_t from) {
+  std::vector<std::string> patterns;
+  for (std::size_t i = from; i < std::min(from + 3, steps.size()); ++i)
+    if (const auto* split = dynamic_cast<const Split*>(steps[i].stage.get()); split != nullptr && split->isolated())
+      patterns.push_back(split->pattern());
+  return patterns.size() == 3 && DeepSeekScanner::stands_for(patterns);
 }
 
 }  // namespace
 
 PreTokenizer::PreTokenizer(const nlohmann::json& description, bool scanners) {
-  add(description, 0, stages_);
-  if (scanners) use_scanner(stages_);
-  ends_in_bytes_ = !stages_.empty() && dynamic_cast<const ByteChars*>(stages_.back().get()) != nullptr;
-  if (ends_in_bytes_) stages_.pop_back();
-  for (const auto& stage : stages_) asks_for_recent_ = asks_for_recent_ || stage->asks_for_recent();
+  int number = 0;
+  add(description, 0, number, steps_);
+  ends_in_bytes_ = !steps_.empty() && dynamic_cast<const ByteChars*>(steps_.back().stage.get()) != nullptr;
+  if (ends_in_bytes_) steps_.pop_back();
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (scanners && scanner_fits(steps_, i)) {
+      stages_.push_back(scanners_.emplace_back(std::make_unique<DeepSeek>()).get());
+      i += 2;
+    } else {
+      stages_.push_back(steps_[i].stage.get());
+    }
+  }
+  for (const Stage* stage : stages_) asks_for_recent_ = asks_for_recent_ || stage->asks_for_recent();
+}
+
+std::vector<PreTokenizer::Explained> PreTokenizer::explain(Piece text) const {
+  struct Traced {
+    Piece piece;
+    std::string_view rule;
+  };
+  std::vector<Traced> traced, next;
+  if (!text.text.empty()) traced.push_back({text, {}});
+  const bool recent = has_recent_characters(text.text);
+  PieceList made;
+  for (const Step& step : steps_) {
+    next.clear();
+    for (const Traced& one : traced) {
+      made.pieces.clear();
+      step.stage->run({one.piece}, made, recent);
+      const bool same = made.pieces.size() == 1 && made.pieces[0].text == one.piece.text;
+      for (const Piece& piece : made.pieces) next.push_back({piece, same ? one.rule : std::string_view(step.name)});
+    }
+    traced.swap(next);
+  }
+  std::vector<Explained> out;
+  for (const Traced& one : traced) out.push_back({std::string(one.piece.text), one.rule});
+  return out;
 }
 
 void PreTokenizer::split(Piece text, PieceList& out) const {

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/pieces.h"
@@ -21,17 +23,33 @@ class PreTokenizer {
     virtual bool asks_for_recent() const { return false; }
   };
 
+  // One step as the file has it, and what to call it.
+  struct Step {
+    std::unique_ptr<Stage> stage;
+    std::string name;
+  };
+
   // From JSON null: the whole text is one piece. `scanners` allows hand-written forms of known patterns.
   explicit PreTokenizer(const nlohmann::json& description, bool scanners = true);
 
   // The pieces of a valid UTF-8 text, which must outlive them.
   void split(Piece text, PieceList& out) const;
 
+  // The same pieces, each with the name of the last step that changed it ("" if none did), by the steps as the file has
+  // them; slower.
+  struct Explained {
+    std::string text;
+    std::string_view rule;  // valid as long as this object
+  };
+  std::vector<Explained> explain(Piece text) const;
+
   // The last step is ByteLevel: the pieces are bytes still to be taken as characters of its alphabet.
   bool ends_in_bytes() const { return ends_in_bytes_; }
 
  private:
-  std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<Step> steps_;                       // as in the file
+  std::vector<std::unique_ptr<Stage>> scanners_;  // that stand for several of them
+  std::vector<const Stage*> stages_;              // what split() runs
   bool ends_in_bytes_ = false;
   bool asks_for_recent_ = false;
 };

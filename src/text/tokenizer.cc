@@ -9,6 +9,7 @@
 #include "text/bpe.h"
 #include "text/normalizer.h"
 #include "text/pretokenizer.h"
+#include "text/tiktoken_file.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_file.h"
 #include "text/unicode.h"
@@ -19,6 +20,10 @@ namespace {
 const nlohmann::json& field_or_null(const nlohmann::json& object, const char* name, const nlohmann::json& null) {
   const auto found = object.find(name);
   return found == object.end() ? null : *found;
+}
+
+std::string read_if_there(const std::filesystem::path& path) {
+  return std::filesystem::is_regular_file(path) ? read_file(path) : std::string();
 }
 
 std::optional<int> id_or_nothing(int id) { return id < 0 ? std::nullopt : std::optional<int>(id); }
@@ -57,12 +62,12 @@ struct Tokenizer::Parts {
           "tokenizer_config.json asks for an EOS, but its eos_token {:?} is not in the vocabulary", config.eos_token);
   }
 
-  // Calls on_piece(text) for each piece of text and on_added(text, id) for each added token, in order.
-  template <typename OnPiece, typename OnAdded>
-  void cut(std::string_view text, AddedTokens mode, const OnPiece& on_piece, const OnAdded& on_added) const {
+  // Calls on_text(piece) for each text between added tokens, normalised, and on_added(text, id) for each of them, in
+  // order.
+  template <typename OnText, typename OnAdded>
+  void cut(std::string_view text, AddedTokens mode, const OnText& on_text, const OnAdded& on_added) const {
     std::string mended;
     if (!is_valid_utf8(text)) text = mended = to_valid_utf8(text);
-    PieceList pieces;
     std::vector<fathom::AddedTokens::Segment> segments, inner;
     const auto cut_at_tokens = [&](std::string_view whole, bool normalized, auto& out) {
       out.clear();
@@ -90,9 +95,7 @@ struct Tokenizer::Parts {
           on_added(part.text, part.id);
           continue;
         }
-        pieces.texts.clear();
-        pre_tokenizer.split({part.text, normal.at_start && part.text.data() == view.data()}, pieces);
-        for (const Piece& piece : pieces.pieces) on_piece(piece.text);
+        on_text(Piece{part.text, normal.at_start && part.text.data() == view.data()});
       }
     }
   }
@@ -114,11 +117,14 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "tokenizer.json", config = model_dir / "tokenizer_config.json";
-  CHECK(std::filesystem::exists(path), "{} has no tokenizer.json; copy it there from the model's files",
-        model_dir.string());
+  const std::filesystem::path path = model_dir / "tokenizer.json", ranks = model_dir / "tiktoken.model";
+  const bool whole = std::filesystem::exists(path);
+  CHECK(whole || std::filesystem::exists(ranks),
+        "{} has no tokenizer.json and no tiktoken.model; copy one there from the model's files", model_dir.string());
   try {
-    return parse(read_file(path), std::filesystem::exists(config) ? read_file(config) : std::string());
+    const std::string config = read_if_there(model_dir / "tokenizer_config.json");
+    if (whole) return parse(read_file(path), config);
+    return parse_tiktoken(read_file(ranks), config, read_if_there(find_tokenizer_code(model_dir)));
   } catch (const Error& e) {
     throw Error(fmt::format("{}: {}", model_dir.string(), e.what()), e.where());
   }
@@ -131,11 +137,25 @@ Tokenizer Tokenizer::parse(std::string_view tokenizer_json, std::string_view tok
   return Tokenizer(std::make_unique<const Parts>(std::move(file), config, nlohmann::json()));
 }
 
+Tokenizer Tokenizer::parse_tiktoken(std::string_view model, std::string_view tokenizer_config_json,
+                                    std::string_view code) {
+  TokenizerFile file = read_tiktoken(model, tokenizer_config_json, code);
+  TokenizerConfig config;
+  if (!tokenizer_config_json.empty()) config = read_tokenizer_config(tokenizer_config_json);
+  return Tokenizer(std::make_unique<const Parts>(std::move(file), config, nlohmann::json()));
+}
+
 std::vector<int> Tokenizer::encode(std::string_view text, AddedTokens mode) const {
   std::vector<int> ids;
   Bpe::Scratch scratch;
+  PieceList pieces;
   parts_->cut(
-      text, mode, [&](std::string_view piece) { parts_->bpe.encode(piece, scratch, ids); },
+      text, mode,
+      [&](const Piece& whole) {
+        pieces.texts.clear();
+        parts_->pre_tokenizer.split(whole, pieces);
+        for (const Piece& piece : pieces.pieces) parts_->bpe.encode(piece.text, scratch, ids);
+      },
       [&](std::string_view, int id) { ids.push_back(id); });
   return ids;
 }
@@ -159,12 +179,14 @@ std::vector<Tokenizer::Explained> Tokenizer::explain(std::string_view text, Adde
   Bpe::Scratch scratch;
   parts_->cut(
       text, mode,
-      [&](std::string_view piece) {
-        out.push_back({std::string(piece), {}, false});
-        parts_->bpe.encode(piece, scratch, out.back().ids);
+      [&](const Piece& whole) {
+        for (PreTokenizer::Explained& piece : parts_->pre_tokenizer.explain(whole)) {
+          out.push_back({std::move(piece.text), {}, false, piece.rule.empty() ? "uncut" : std::string(piece.rule)});
+          parts_->bpe.encode(out.back().piece, scratch, out.back().ids);
+        }
       },
       [&](std::string_view token, int id) {
-        out.push_back({std::string(token), {id}, true});
+        out.push_back({std::string(token), {id}, true, "added token"});
       });
   return out;
 }

@@ -16,9 +16,13 @@ namespace fathom {
 // Immutable once made; may be used by many threads at once.
 class Tokenizer {
  public:
-  // Reads tokenizer.json and, if it is there, tokenizer_config.json. Throws Error naming what is unknown or wrong.
+  // Reads tokenizer.json, or tiktoken.model where there is none, and tokenizer_config.json if it is there. Throws Error
+  // naming what is unknown or wrong.
   static Tokenizer load(const std::filesystem::path& model_dir);
   static Tokenizer parse(std::string_view tokenizer_json, std::string_view tokenizer_config_json = {});
+  // From the text of a tiktoken vocabulary; `code` is that of the model's own tokenizer program, empty without one.
+  static Tokenizer parse_tiktoken(std::string_view model, std::string_view tokenizer_config_json,
+                                  std::string_view code = {});
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
@@ -66,6 +70,7 @@ class Tokenizer {
     std::string piece;  // what the pre-tokenizer cut out, after normalisation
     std::vector<int> ids;
     bool added = false;  // an added token
+    std::string rule;    // what cut it out: "added token", the step of the pre-tokenizer, or "uncut"
   };
   std::vector<Explained> explain(std::string_view text, AddedTokens mode = AddedTokens::recognise) const;
 

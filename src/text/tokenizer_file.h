@@ -11,10 +11,14 @@
 
 namespace fathom {
 
-// The merge rules in their order, as texts.
+// The merge rules in their order, as texts. The rank of a rule is its number, unless ranks are given with all of them.
 class MergeTexts {
  public:
   void add(std::string_view left, std::string_view right);
+  void add(std::string_view left, std::string_view right, std::uint32_t rank) {
+    add(left, right);
+    ranks_.push_back(rank);
+  }
   std::size_t size() const { return lengths_.size() / 2; }
   // Calls each(rank, left, right).
   template <typename Each>
@@ -24,13 +28,13 @@ class MergeTexts {
       const std::string_view left(bytes_.data() + at, lengths_[2 * i]);
       const std::string_view right(bytes_.data() + at + left.size(), lengths_[2 * i + 1]);
       at += left.size() + right.size();
-      each(i, left, right);
+      each(ranks_.empty() ? i : ranks_[i], left, right);
     }
   }
 
  private:
   std::string bytes_;
-  std::vector<std::uint32_t> lengths_;
+  std::vector<std::uint32_t> lengths_, ranks_;
 };
 
 struct TokenizerFile {

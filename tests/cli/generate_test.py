@@ -114,6 +114,15 @@ class Flags(GenerateTest):
         self.assertEqual((answer["completion"], answer["finish_reason"]), ("Sam 4", "stop"))
         self.assertEqual(self.text(*GREEDY, "--stop", "90 and more"), ZAGREB)  # what was held back comes in the end
 
+    def test_reasoning_by_itself(self):
+        template = json.loads((TINY / "tokenizer_config.json").read_text())["chat_template"]
+        path = self.file("thinks.jinja", template + "<think>\n")
+        answer = self.answers([CROATIA], *GREEDY, "--chat-template", path, "--max-new-tokens", "4")[0]
+        self.assertEqual((answer["reasoning_content"], answer["content"]), (answer["completion"].strip("\n"), ""))
+        self.assertNotIn("tool_calls", answer)
+        plain = self.answers([CROATIA], *GREEDY)[0]
+        self.assertFalse({"reasoning_content", "content", "tool_calls"} & set(plain))
+
     def test_max_new_tokens(self):
         answer = self.answers([CROATIA], *GREEDY, "--max-new-tokens", "3")[0]
         self.assertEqual((len(answer["ids"]), answer["finish_reason"]), (3, "length"))

@@ -38,6 +38,12 @@ RUN = {
         ("", r"\"?What's the capital of Croatia\?\"?\n?", []),
     'echo \'{"messages": [{"role": "user", "content": "Hello"}], "add_generation_prompt": true}\' '
     "| render --model models/tiny": ("", r".*User.*Hello.*Assistant.*", []),
+    'printf "In 2025: 中文<｜User｜>" | tokenize --model models/tiny --explain':
+        ("", r'\[\{"piece":"","rule":"BOS of the model","ids":\[0\].*"piece":"<｜User｜>","rule":"added token".*\]\n', []),
+    'echo \'{"messages": [{"role": "user", "content": "Hello"}]}\' | render --model models/tiny --explain':
+        ("", r'.*\{"from":"content","text":"Hello"\}\n.*', []),
+    'echo "Say <｜User｜>" | chat --temperature 0 --max-new-tokens 8': ("", r".*\n", []),
+    'echo "Say <｜User｜>" | chat --temperature 0 --max-new-tokens 8 --allow-special-in-content': ("", r".*\n", []),
     "synth --config models/tiny/config.json --out synthetic --seed 1": ("", r".*", ["synthetic/config.json"]),
     "synth --config models/tiny/args.json --layers 2 --format sharded --out sharded":
         ("", r".*", ["sharded/model0-mp1.safetensors"]),

@@ -92,6 +92,14 @@ class Flags(unittest.TestCase):
             [{"text": "<s>", "from": "template"}, {"text": "x", "from": "content"}, {"text": "</s>", "from": "template"}],
         )
 
+    def test_explain_of_many(self):
+        path = self.template("{{ a }}!")
+        run = render("--template", path, "--explain", "--jsonl", stdin='{"a": "x"}\n{"a": 1}\n[]\n')
+        first, second, third = [json.loads(line) for line in run.stdout.splitlines()]
+        self.assertEqual(first, [{"text": "x", "from": "content"}, {"text": "!", "from": "template"}])
+        self.assertEqual("".join(piece["text"] for piece in second), "1!")
+        self.assertIn("error", third)
+
     def test_jsonl_reports_failures_in_place(self):
         path = self.template("{% if not a %}{{ raise_exception('a is needed') }}{% endif %}{{ a }}")
         run = render("--template", path, "--jsonl", stdin='{"a": "x"}\n{}\n\nnot json\n{"a": "y\\n"}\n')

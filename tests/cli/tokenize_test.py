@@ -48,6 +48,17 @@ class Expected(unittest.TestCase):
                 self.check(pathlib.Path(folder) / name, pathlib.Path(folder) / name / "expected.jsonl")
 
 
+class Tiktoken(unittest.TestCase):
+    def test_tiktoken_model(self):
+        folder = pathlib.Path(os.environ["FATHOM_SOURCE_DIR"]) / "tests" / "data" / "tiktoken"
+        cases = lines((folder / "expected.jsonl").read_bytes())
+        texts = "".join(json.dumps(case["text"]) + "\n" for case in cases)
+        for field, flags in (("ids", []), ("plain", ["--no-added-tokens"])):
+            result = run("--model", folder, "--jsonl", *flags, text=texts)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertEqual(lines(result.stdout), [case[field] for case in cases])
+
+
 class Plain(unittest.TestCase):
     def ids(self, text, *flags):
         result = run("--model", TINY, *flags, text=text)
@@ -82,8 +93,30 @@ class Plain(unittest.TestCase):
         self.assertEqual(self.ids(b"a\xff"), self.ids("a\ufffd"))
 
     def test_explain(self):
-        rows = self.ids("Hi 12", "--explain")
-        self.assertEqual([row["piece"] for row in rows], ["Hi", " ", "12"])
+        rows = self.ids("Hi 12<｜User｜>中é", "--explain")
+        self.assertEqual([row["piece"] for row in rows], ["", "Hi", " ", "12", "<｜User｜>", "中", "é"])
+        self.assertEqual([id for row in rows for id in row["ids"]], self.ids("Hi 12<｜User｜>中é"))
+        self.assertEqual([row["added"] for row in rows], [True, False, False, False, True, False, False])
+        for row in rows[1:4] + rows[5:]:
+            self.assertEqual(bytes(sum(row["bytes"], [])).decode(), row["piece"])
+            self.assertEqual(len(row["tokens"]), len(row["ids"]))
+        rules = [row["rule"] for row in rows]
+        self.assertEqual((rules[0], rules[4]), ("BOS of the model", "added token"))
+        self.assertTrue(rules[1].startswith("pre-tokenizer 3: Split "), rules)  # the letters
+        self.assertTrue(rules[3].startswith("pre-tokenizer 1: Split "), rules)  # the digits
+        self.assertTrue(rules[5].startswith("pre-tokenizer 2: Split "), rules)  # the Chinese character
+        self.assertEqual(self.ids("", "--explain", "--no-bos"), [])
+        self.assertEqual([row["rule"] for row in self.ids("<｜User｜>", "--explain", "--no-bos")], ["added token"])
+
+    def test_explain_of_many_texts(self):
+        texts = ["Hi", "a b\n", ""]
+        result = run("--model", TINY, "--jsonl", "--explain", "--no-bos", text="".join(json.dumps(t) + "\n" for t in texts))
+        rows = lines(result.stdout)
+        self.assertEqual(["".join(row["piece"] for row in one) for one in rows], texts)
+
+    def test_explain_counts_one_bos(self):
+        rows = self.ids("<｜begin▁of▁sentence｜>Hi", "--explain")
+        self.assertEqual([id for row in rows for id in row["ids"]], self.ids("Hi"))
 
 
 class Errors(unittest.TestCase):
@@ -104,7 +137,7 @@ class Errors(unittest.TestCase):
         self.check(1, "the input is not valid JSON", "--model", TINY, "--decode", text="")
 
     def test_model(self):
-        self.check(1, "/no/such/folder has no tokenizer.json", "--model", "/no/such/folder")
+        self.check(1, "/no/such/folder has no tokenizer.json and no tiktoken.model", "--model", "/no/such/folder")
 
     def test_usage(self):
         self.check(2, "--model is required")
