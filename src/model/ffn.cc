@@ -54,7 +54,7 @@ void MLP::add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const {
 }
 
 void MoE::add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const {
-  if (ctx.options.fused && ctx.comm.size() == 1) {
+  if (ops::fusable(ctx) && ctx.comm.size() == 1) {
     const ExpertsLayer layer{.norm = norm.weight(),
                              .eps = norm.eps(),
                              .gate = gate_.weight().weight(),

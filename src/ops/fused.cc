@@ -2,6 +2,8 @@
 
 namespace fathom::ops {
 
+bool fusable(const Context& ctx) { return ctx.options.fused && ctx.options.compute == DType::bf16; }
+
 std::vector<Tensor> norm_linear(Context& ctx, const Tensor& x, const Tensor& gain, float eps,
                                 std::span<const NormedProduct> products) {
   std::vector<Tensor> ys;
@@ -12,7 +14,7 @@ std::vector<Tensor> norm_linear(Context& ctx, const Tensor& x, const Tensor& gai
     ys.push_back(ctx.arena.empty({x.dim(0), p.w.out()}, p.out.value_or(ctx.options.compute)));
     ws.push_back(p.w);
   }
-  if (ctx.options.fused && ctx.backend.norm_linear(ys, x, gain, eps, ws, ctx.options.gemm)) return ys;
+  if (fusable(ctx) && ctx.backend.norm_linear(ys, x, gain, eps, ws, ctx.options.gemm)) return ys;
   const ArenaScope scope(ctx.arena);
   const Tensor normed = rms_norm(ctx, x, gain, eps);
   for (std::size_t i = 0; i < ys.size(); ++i) ctx.backend.linear(ys[i], normed, ws[i], ctx.options.gemm);
@@ -20,7 +22,7 @@ std::vector<Tensor> norm_linear(Context& ctx, const Tensor& x, const Tensor& gai
 }
 
 void linear_add_(Context& ctx, const Tensor& h, const Tensor& x, const Weight& w) {
-  if (ctx.options.fused && ctx.backend.linear_add_(h, x, w, ctx.options.gemm)) return;
+  if (fusable(ctx) && ctx.backend.linear_add_(h, x, w, ctx.options.gemm)) return;
   const ArenaScope scope(ctx.arena);
   add_(ctx, h, linear(ctx, x, w, DType::f32));
 }
@@ -29,7 +31,7 @@ Tensor latent_attention(Context& ctx, const Tensor& q, const Tensor& kv_pe, cons
                         const CacheLayer& cache, const Batch& batch) {
   const i64 tokens = q.dim(0), c = cache.kv_lora_rank, rope = cache.width() - c, nope = q.dim(2) - rope;
   const Tensor o = ctx.arena.empty({tokens, q.dim(1), args.wv_b.dim(1)}, ctx.options.compute);
-  if (ctx.options.fused && ctx.backend.latent_attention(o, q, kv_pe, args, cache, batch)) return o;
+  if (fusable(ctx) && ctx.backend.latent_attention(o, q, kv_pe, args, cache, batch)) return o;
   const ArenaScope scope(ctx.arena);
   const auto [q_nope, q_pe] = split(q, nope, rope);
   rope_(ctx, q_pe, args.freqs, batch.positions);

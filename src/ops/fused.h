@@ -8,6 +8,9 @@
 
 namespace fathom::ops {
 
+// Whether fused forms may be tried: they serve bf16 activations and round as those do.
+bool fusable(const Context& ctx);
+
 // A product that shares its normalised input with others.
 struct NormedProduct {
   const Weight& w;

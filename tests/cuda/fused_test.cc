@@ -38,12 +38,19 @@ class Fused : public CudaTest {
 constexpr i64 kTokens[] = {1, 2, 7, 8, 9, 16, 17, 33, 64};
 constexpr double kBound = 2 * 0x1p-8;  // two roundings to bf16
 
-TEST_F(Fused, NormLinearAndLinearAdd) {
+std::vector<std::pair<const Format*, i64>> cases() {
+  std::vector<std::pair<const Format*, i64>> all;
   for (const Format* format : {&kBf16, &kFp8Block128})
-    for (const i64 t : kTokens) {
-      SCOPED_TRACE(fmt::format("{} tokens {}", t, format->name));
-      const WeightTwin a(*gpu_, random_, *format, {200, 768}), b(*gpu_, random_, *format, {72, 768});
-      Twin x(*gpu_, {t, 768}, DType::f32), gain(*gpu_, {768}, DType::f32), y(*gpu_, {t, 768}, DType::bf16);
+    for (const i64 t : kTokens) all.emplace_back(format, t);
+  return all;
+}
+
+TEST_F(Fused, NormLinearAndLinearAdd) {
+  for (const i64 in : {192, 768})  // one and a half units, and whole ones
+    for (const auto& [format, t] : cases()) {
+      SCOPED_TRACE(fmt::format("{} tokens {} in {}", t, format->name, in));
+      const WeightTwin a(*gpu_, random_, *format, {200, in}), b(*gpu_, random_, *format, {72, in});
+      Twin x(*gpu_, {t, in}, DType::f32), gain(*gpu_, {in}, DType::f32), y(*gpu_, {t, in}, DType::bf16);
       x.normal(random_, 3), gain.normal(random_), y.normal(random_);
       const ArenaScope scope(arena_);
       Context fused = context(true), plain = context(false);
@@ -64,7 +71,7 @@ TEST_F(Fused, NormLinearAndLinearAdd) {
 TEST_F(Fused, LatentAttention) {
   for (const i64 heads : {16, 40, 128})
     for (const i64 t : {1, 3, 9, 64}) {
-      if (heads == 128 && t == 64) continue;
+      if (heads == 128 && t > 1) continue;
       SCOPED_TRACE(fmt::format("{} tokens {} heads", t, heads));
       const i64 blocks = 200, width = 3;
       Twin q(*gpu_, {t, heads, 192}, DType::bf16), kv(*gpu_, {t, 576}, DType::bf16);
@@ -107,11 +114,10 @@ TEST_F(Fused, LatentAttention) {
 }
 
 TEST_F(Fused, Experts) {
-  const i64 dim = 256, inter = 136, experts = 70, shared = 272;
+  const i64 dim = 320, inter = 136, experts = 35, shared = 272;
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
     for (const i64 t : kTokens)
       for (const bool groups : {false, true}) {
-        if (format->has_scale() && inter % 16 != 8) continue;
         const i64 width = format->has_scale() ? 144 : inter;
         SCOPED_TRACE(fmt::format("{} tokens {} groups {}", t, format->name, groups));
         Twin h(*gpu_, {t, dim}, DType::f32), g(*gpu_, {t, dim}, DType::f32), norm(*gpu_, {dim}, DType::f32),

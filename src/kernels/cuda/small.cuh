@@ -74,7 +74,7 @@ struct Tokens {
   float squares[kTiles];
 
   // 8 entries from k on, as bf16.
-  __device__ uint4 load(int tile, int k) {
+  __device__ uint4 load(int tile, int k, bool inside) {
     if constexpr (kRows == Rows::bf16) return *reinterpret_cast<const uint4*>(row[tile] + 2 * k);
     if constexpr (kRows == Rows::codes) {
       const uint2 codes = *reinterpret_cast<const uint2*>(row[tile] + k);
@@ -86,7 +86,8 @@ struct Tokens {
     const auto* x = reinterpret_cast<const float4*>(row[tile] + 4 * k);
     const auto* w = reinterpret_cast<const float4*>(gain + k);
     const float4 a = x[0], b = x[1], u = w[0], v = w[1];
-    squares[tile] += a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
+    const float sum = a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
+    squares[tile] += inside ? sum : 0;
     return {pack_bf16(a.x * u.x, a.y * u.y), pack_bf16(a.z * u.z, a.w * u.w), pack_bf16(b.x * v.x, b.y * v.y),
             pack_bf16(b.z * v.z, b.w * v.w)};
   }
@@ -119,12 +120,14 @@ __device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Token
 #pragma unroll
   for (int s = 0; s < Unit<kFp8>::kSteps; ++s) {
     // Weights beyond the end are zero, any numbers may stand against them.
-    const int at = min(k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes), in - 16 / Unit<kFp8>::kBytes);
+    const int wanted = k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes);
+    const bool inside = wanted < in;
+    const int at = inside ? wanted : in - 16 / Unit<kFp8>::kBytes;
     const uint4 low = unit.low[s], high = unit.high[s];
     if constexpr (!kFp8) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const uint4 x = tokens.load(n, at);
+        const uint4 x = tokens.load(n, at, inside);
         mma_bf16(sums[n], low.x, high.x, low.y, high.y, x.x, x.y);
         mma_bf16(sums[n], low.z, high.z, low.w, high.w, x.z, x.w);
       }
@@ -136,7 +139,7 @@ __device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Token
       widen_e4m3(high.z, b[4], b[5]), widen_e4m3(high.w, b[6], b[7]);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const uint4 x = tokens.load(n, at), y = tokens.load(n, at + 8);
+        const uint4 x = tokens.load(n, at, inside), y = tokens.load(n, at + 8, inside);
         mma_bf16(sums[n], a[0], b[0], a[1], b[1], x.x, x.y);
         mma_bf16(sums[n], a[2], b[2], a[3], b[3], x.z, x.w);
         mma_bf16(sums[n], a[4], b[4], a[5], b[5], y.x, y.y);
