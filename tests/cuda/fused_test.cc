@@ -122,22 +122,31 @@ TEST_F(Fused, Experts) {
         SCOPED_TRACE(fmt::format("{} tokens {} groups {}", t, format->name, groups));
         Twin h(*gpu_, {t, dim}, DType::f32), g(*gpu_, {t, dim}, DType::f32), norm(*gpu_, {dim}, DType::f32),
             bias(*gpu_, {experts}, DType::f32);
-        h.normal(random_), norm.normal(random_), bias.normal(random_, 0.1);
+        // Logits stand far apart: the two forms round differently, and a changed choice is another sum.
+        std::normal_distribution<double> draw;
+        h.fill([&](i64 i) {
+          const i64 row = i / dim, at = i % dim;
+          return at < experts ? static_cast<double>((at * 13 + row * 7) % experts) * 0.125 - 2 : draw(random_);
+        });
+        norm.fill([&](i64 i) { return i < experts ? 1 : draw(random_); });
+        bias.fill([](i64 i) { return 0.01 * static_cast<double>(i % 5); });
         gpu_->cast(g.device, h.device);
-        const WeightTwin gate(*gpu_, random_, kBf16, {experts, dim}),
-            w1(*gpu_, random_, *format, {experts, width, dim}), w2(*gpu_, random_, *format, {experts, dim, width}),
-            w3(*gpu_, random_, *format, {experts, width, dim}), s1(*gpu_, random_, *format, {shared, dim}),
-            s2(*gpu_, random_, *format, {dim, shared}), s3(*gpu_, random_, *format, {shared, dim});
+        Twin gate_data(*gpu_, {experts, dim}, DType::bf16);
+        gate_data.fill([&](i64 i) { return i / dim == i % dim ? 1 : 0; });
+        const Weight gate{gate_data.device, {}, &kBf16};
+        const WeightTwin w1(*gpu_, random_, *format, {experts, width, dim}),
+            w2(*gpu_, random_, *format, {experts, dim, width}), w3(*gpu_, random_, *format, {experts, width, dim}),
+            s1(*gpu_, random_, *format, {shared, dim}), s2(*gpu_, random_, *format, {dim, shared}),
+            s3(*gpu_, random_, *format, {shared, dim});
         const RouteArgs route{6, groups ? 7 : 1, groups ? 4 : 1, groups, groups, 2.5f};
-        ExpertsLayer layer{norm.device, 1e-6f,     gate.device, groups ? bias.device : Tensor{},
-                           route,       w1.device, w2.device,   w3.device,
+        ExpertsLayer layer{norm.device, 1e-6f,     gate,      groups ? bias.device : Tensor{},
+                           route,       w1.device, w2.device, w3.device,
                            s1.device,   s2.device, s3.device};
         ASSERT_TRUE(gpu_->experts_add_(h.device, layer, GemmMode::bf16));
         const ArenaScope scope(arena_);
         Context ctx = context(false);
         const Tensor x = ops::rms_norm(ctx, g.device, norm.device, 1e-6f);
-        const auto [weights, indices] =
-            ops::route(ctx, ops::linear(ctx, x, gate.device, DType::f32), layer.bias, route);
+        const auto [weights, indices] = ops::route(ctx, ops::linear(ctx, x, gate, DType::f32), layer.bias, route);
         const Routed routed = ops::group_by_expert(ctx, x, indices, 0, experts);
         const auto product = [&](const Tensor& rows, const Weight& w) {
           return ops::grouped_linear(ctx, rows, w, routed.offsets);
