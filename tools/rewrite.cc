@@ -79,20 +79,19 @@ Json read_state(const fs::path& path) {
   return Json::parse(state.dump());
 }
 
+// Keys stand in alphabetical order, as a record that is read back has them: an interrupted run must not show.
 Json describe(const FileDigest& digest) {
-  Json entry;
-  entry["bytes"] = digest.bytes;
-  entry["sha256"] = digest.sha256;
+  std::map<std::string, Json> tensors;
   for (std::size_t i = 0; i < digest.tensors.size(); ++i) {
     const TensorInfo& info = digest.tensors[i];
     Json tensor;
     tensor["dtype"] = safetensors_name(info.dtype);
+    tensor["sha256"] = digest.tensor_sha256[i];
     tensor["shape"] = Json::array();
     for (int d = 0; d < info.shape.rank(); ++d) tensor["shape"].push_back(info.shape[d]);
-    tensor["sha256"] = digest.tensor_sha256[i];
-    entry["tensors"][info.name] = std::move(tensor);
+    tensors[info.name] = std::move(tensor);
   }
-  return entry;
+  return {{"bytes", digest.bytes}, {"sha256", digest.sha256}, {"tensors", tensors}};
 }
 
 Json describe(std::string_view text) { return {{"bytes", static_cast<i64>(text.size())}, {"sha256", sha256_of(text)}}; }

@@ -66,7 +66,9 @@ class Base(CliTest):
         path = self.file("synth-config.json", json.dumps({k: v for k, v in config.items() if v is not None}))
         out = self.folder / "hf"
         shutil.rmtree(out, ignore_errors=True)
-        self.ok("synth", "--config", path, "--out", out, "--seed", 7, "--max-shard-size", "8MB", *more)
+        if "--max-shard-size" not in more:
+            more = ("--max-shard-size", "8MB", *more)
+        self.ok("synth", "--config", path, "--out", out, "--seed", 7, *more)
         return out
 
     def convert(self, model, *more, out="out", ranks=2):

@@ -49,9 +49,9 @@ RUN = {
         ("", r".*", ["sharded/model0-mp1.safetensors"]),
     "inspect models/tiny": ("", r".*DeepSeek-V3.*", []),
     "inspect synthetic --json": ("", r"\{.*\}\s*", []),
-    "convert --hf-ckpt-path synthetic --save-path converted --model-parallel 2 --dry-run":
+    "convert --hf-ckpt-path bf16 --save-path converted --model-parallel 2 --dry-run":
         ("", r".*model1-mp2\.safetensors.*", []),
-    "convert --hf-ckpt-path synthetic --save-path converted --n-experts 16 --model-parallel 2":
+    "convert --hf-ckpt-path bf16 --save-path converted --n-experts 16 --model-parallel 2":
         ("", r"", ["converted/model1-mp2.safetensors", "converted/manifest.json"]),
     "fp8-cast-bf16 --input-fp8-hf-path synthetic --output-bf16-hf-path bf16": ("", r"", ["bf16/config.json"]),
     "quantize --in bf16 --out fp8": ("", r"", ["fp8/model.safetensors.index.json"]),
