@@ -101,8 +101,8 @@ class Backend {
   virtual void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) = 0;
 
   // ---- fused forms ----
-  // For bf16 activations. Each is optional: true when it was done. What they mean is the composition of plain operations in ops/fused.cc.
-  // ys[i] [N, out_i] = rms_norm(x, gain, eps) ws[i]^T
+  // For bf16 activations. Each is optional: true when it was done. What they mean is the composition of plain
+  // operations in ops/fused.cc. ys[i] [N, out_i] = rms_norm(x, gain, eps) ws[i]^T
   virtual bool norm_linear(std::span<const Tensor> /*ys*/, const Tensor& /*x*/, const Tensor& /*gain*/, float /*eps*/,
                            std::span<const Weight> /*ws*/, GemmMode) {
     return false;
