@@ -73,7 +73,7 @@ function(fathom_test_environment test)
   if(FATHOM_SANITIZE)  # many times slower: tests may leave out their longest inputs, and say so
     list(APPEND environment FATHOM_TEST_SANITIZED=1)
   endif()
-  set_tests_properties(${test} PROPERTIES TIMEOUT 900 ENVIRONMENT "${environment}")
+  set_tests_properties(${test} PROPERTIES TIMEOUT 2400 ENVIRONMENT "${environment}")
 endfunction()
 
 # Test data is kept compressed in the repository and unpacked once into the build folder.

@@ -110,6 +110,9 @@ LineReader::Result LineReader::next() {
     return {Kind::line, text};
   }
   InterruptFlag::take();
+  // libedit shows the prompt before it takes the terminal over; what is typed in between would meet the kernel's own
+  // line editing, which knows no UTF-8.
+  el_set(editor_->edit, EL_PREP_TERM, 1);
   int count = 0;
   const char* line = el_gets(editor_->edit, &count);
   if (InterruptFlag::take()) {

@@ -28,11 +28,12 @@ i64 read_number(Runtime& rt, std::string_view text, std::size_t& pos) {
 std::string format_integer(Int value, char type, bool alternate) {
   const bool negative = value < 0;
   unsigned base = type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10;
+  const std::string_view alphabet = type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   __extension__ unsigned __int128 rest =
       negative ? -static_cast<unsigned __int128>(value) : static_cast<unsigned __int128>(value);
   do {
-    digits += (type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<unsigned>(rest % base)];
+    digits += alphabet[static_cast<std::size_t>(rest % base)];
     rest /= base;
   } while (rest != 0);
   if (alternate && base != 10) digits += type, digits += '0';
