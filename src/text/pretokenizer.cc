@@ -280,6 +280,7 @@ std::vector<PreTokenizer::Explained> PreTokenizer::explain(Piece text) const {
     traced.swap(next);
   }
   std::vector<Explained> out;
+  out.reserve(traced.size());
   for (const Traced& one : traced) out.push_back({std::string(one.piece.text), one.rule});
   return out;
 }
