@@ -97,6 +97,7 @@ TEST_P(GoldenTest, Bf16IsAsCloseAsTheReference) {
   const double ours = median(errors.ours), reference = median(errors.reference);
   std::printf("%s %s bf16: median row error %.3e, reference %.3e\n", std::get<0>(GetParam()).c_str(),
               name_of_attn(attn_), ours, reference);
+  if (sanitized()) return;  // two short prompts are too few for a median
   EXPECT_LT(ours, 1.25 * reference);
   EXPECT_GT(ours, 1e-5) << "bf16 that is exact is not bf16";
 }
@@ -139,6 +140,7 @@ TEST_P(GoldenTest, Fp8GemmIsAsCloseAsTheReference) {
   const Errors errors = compare(golden_, session, "ref-fp8-absorb");
   std::printf("%s fp8 gemm: median row error %.3e, reference %.3e\n", std::get<0>(GetParam()).c_str(),
               median(errors.ours), median(errors.reference));
+  if (sanitized()) return;
   EXPECT_LT(median(errors.ours), 1.25 * median(errors.reference));
 }
 
