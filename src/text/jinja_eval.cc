@@ -114,6 +114,14 @@ Evaluator::Flow Evaluator::exec_if(const Stmt& stmt, Scope& scope, StrBuilder& o
   return Flow::kNormal;
 }
 
+// What the names of a target hold: tuples for tuples, as Jinja hands on the items that passed a test.
+Value Evaluator::read_target(const Expr& target, Scope& scope) {
+  if (target.kind == ExprKind::kName) return slot(scope, target);
+  List* items = rt_.make<List>();
+  for (const Expr* item : target.items) items->push(rt_, read_target(*item, scope));
+  return Value::list_of(items, Kind::kTuple);
+}
+
 // The items of a loop that pass its `if`, found one by one as the loop asks for them.
 class TestedIter final : public Iter {
  public:
@@ -123,7 +131,9 @@ class TestedIter final : public Iter {
     Runtime::Nest nest(rt);
     while (items_->next(rt, item)) {
       evaluator_.assign(*stmt_.target, item, scope_);
-      if (truthy(evaluator_.eval(*stmt_.test, scope_))) return true;
+      if (!truthy(evaluator_.eval(*stmt_.test, scope_))) continue;
+      item = evaluator_.read_target(*stmt_.target, scope_);
+      return true;
     }
     return false;
   }

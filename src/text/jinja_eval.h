@@ -36,6 +36,7 @@ class Evaluator {
   void append_text(StrBuilder& out, const Value& value);  // of blocks, whose value must be a string
   void define_macro(const Stmt& stmt, Scope& scope);
   void assign(const Expr& target, const Value& value, Scope& scope);
+  Value read_target(const Expr& target, Scope& scope);
   void check_namespaces(const Expr& target, Scope& scope);
 
   // Frames.

@@ -170,6 +170,8 @@ void append_number(StrBuilder& out, Runtime& rt, const Value& value, FormatSpec 
     if (spec.type != '\0' && kIntTypes.find(spec.type) == kIntTypes.npos)
       rt.fail("Unknown format code '{}' for object of type 'int'", spec.type);
     if (spec.precision >= 0) rt.fail("Precision not allowed in integer format specifier");
+    if (spec.grouping == ',' && spec.type != '\0' && spec.type != 'd')
+      rt.fail("Cannot specify ',' with '{}'.", spec.type);
     text = format_integer(value.as_int(), spec.type, spec.alternate);
   }
   text = grouped(text, spec.grouping);
@@ -189,6 +191,9 @@ void append_formatted(StrBuilder& out, Runtime& rt, const Value& value, const Fo
   }
   if (spec.type != '\0' && spec.type != 's')
     rt.fail("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value));
+  if (spec.grouping != '\0') rt.fail("Cannot specify '{}' with 's'.", spec.grouping);
+  if (spec.sign != '-') rt.fail("Sign not allowed in string format specifier");
+  if (spec.alternate) rt.fail("Alternate form (#) not allowed in string format specifier");
   if (spec.align == '=') {
     if (spec.fill != "0") rt.fail("'=' alignment not allowed in string format specifier");
     plain.align = '<';
