@@ -111,6 +111,7 @@ each("{{ @ }}", "'a,b,,c'.split(',')", "'a,b,,c'.split(',', 1)", "' a  b c '.spl
 # Found by the random differential test.
 each("{{ @ }}", "'{0[a]} {:,}'.format(2)", "'{:>6} {0[a]}'.format(empty)", "'{0} {}'.format(1)", "'{.x}'.format(1)", "('a,'|safe)|list", "dict(missing)", "dict(missing, a=1)", "namespace(missing)", "(0.1)|attr('a')")
 each("{{ @ }}", "'{:,}'.format('a')", "'{:+}'.format('a')", "'{:#}'.format('a')", "'{:,x}'.format(5)", "'{:,d}'.format(5000)")
+each("{{ @ }}", "('a b'|safe).partition(' ')", "('ab'|e).rpartition(' ')", "'a b'.partition(' '|safe)")
 add("{% for k, v in people if k %}{{ loop.nextitem }}{{ loop.previtem }}{% endfor %}", "{% for a, (b, c) in [[1, [2, 3]], [4, [5, 6]]] if a %}{{ loop.nextitem }}{% endfor %}", "{% filter title|length %}x{% endfilter %}", "{% filter list %}x{% endfilter %}", "{% call range(3) %}{% endcall %}")
 # Statements.
 add(

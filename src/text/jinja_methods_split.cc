@@ -113,16 +113,26 @@ Value str_splitlines(Call& call) {
   return Value::list_of(out);
 }
 
+// The text as markup if `like` is.
+Value marked_like(Call& call, const Str& like, const Value& text) {
+  if (text.str->markup == like.markup) return text;
+  StrBuilder out(call.rt);
+  out.append(*text.str);
+  return out.finish(like.markup);
+}
+
 Value partition(Call& call, bool from_right) {
   const Str& text = self(call);
-  const Str& mark = separator(call);
-  const std::size_t at = from_right ? rfind_text(call.rt, text.view(), mark.view(), text.size)
-                                    : find_text(call.rt, text.view(), mark.view(), 0);
-  const Value empty = borrow_str(call.rt, "", false);
+  const Value given = Value::string(&separator(call));
+  const Value mark = text.markup ? marked_like(call, text, given) : given;
+  const std::string_view needle = mark.str->view();
+  const std::size_t at =
+      from_right ? rfind_text(call.rt, text.view(), needle, text.size) : find_text(call.rt, text.view(), needle, 0);
+  const Value empty = marked_like(call, text, borrow_str(call.rt, "", false));
   if (at == std::string_view::npos)
     return from_right ? make_tuple(call.rt, {empty, empty, call.self}) : make_tuple(call.rt, {call.self, empty, empty});
-  return make_tuple(call.rt, {slice_bytes(call.rt, text, 0, at), Value::string(&mark),
-                              slice_bytes(call.rt, text, at + mark.size, text.size)});
+  return make_tuple(
+      call.rt, {slice_bytes(call.rt, text, 0, at), mark, slice_bytes(call.rt, text, at + needle.size(), text.size)});
 }
 
 Value str_partition(Call& call) { return partition(call, false); }
