@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clang-tidy (checks in .clang-tidy) over the production sources but the CPU kernels, one process a core. Needs build/release configured.
+"""clang-tidy (checks in .clang-tidy) over the production sources, one process a core. Needs build/release configured.
 
 Usage: scripts/tidy.py [FILE...]   without files: all of src/ and tools/ but the tests.
 """
@@ -22,8 +22,6 @@ def sources():
     entries = json.loads((BUILD / "compile_commands.json").read_text())
     files = {pathlib.Path(entry["file"]) for entry in entries}
     wanted = [f for f in files if f.is_relative_to(ROOT / "src") or f.is_relative_to(ROOT / "tools")]
-    # The CPU kernels use GCC's vector extensions (__builtin_shuffle), which clang does not know and so cannot check.
-    wanted = [f for f in wanted if not f.is_relative_to(ROOT / "src" / "kernels" / "cpu")]
     return sorted((f for f in wanted if not f.name.endswith("_test.cc")), key=lambda f: -f.stat().st_size)
 
 
