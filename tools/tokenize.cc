@@ -21,6 +21,7 @@ using nlohmann::json;
 struct TokenizeOptions {
   std::string model;
   bool jsonl = false, decode = false, no_bos = false, no_added = false, keep_special = false, explain = false;
+  bool with_special = false;
 };
 
 template <typename Json>
@@ -78,6 +79,7 @@ class Tokenize {
 
   std::string encoded(const std::string& text) const {
     if (options_.explain) return explained(text);
+    if (options_.with_special) return dump(json(tokenizer_.encode_with_template(text)));
     if (options_.no_added || options_.no_bos) return dump(json(bare_ids(text)));
     return dump(json(tokenizer_.encode_with_bos(text)));
   }
@@ -133,8 +135,15 @@ void add_tokenize(CLI::App& app) {
   command->add_option("--model", options->model, "Folder with tokenizer.json")->required();
   command->add_flag("--jsonl", options->jsonl, "One JSON string a line in, one JSON array of ids a line out");
   command->add_flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
-  command->add_flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
-  command->add_flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
+  CLI::Option* no_bos =
+      command->add_flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
+  CLI::Option* no_added =
+      command->add_flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
+  command
+      ->add_flag("--add-special-tokens", options->with_special,
+                 "Put around the text what the post-processor of tokenizer.json says, BOS or not")
+      ->excludes(no_bos)
+      ->excludes(no_added);
   command->add_flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
   command->add_flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
   command->callback([options] { Tokenize(*options).run(); });

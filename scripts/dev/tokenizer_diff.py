@@ -145,4 +145,5 @@ def main():
     sys.exit(differences > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

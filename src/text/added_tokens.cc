@@ -134,6 +134,7 @@ void AddedTokens::split(std::string_view text, bool normalized, std::vector<Segm
       if (end >= space_end) space_end = skip_space_right(text, end);
       end = space_end;
     }
+    if (begin == end) continue;  // all of it went with the token before
     if (done < begin) out.push_back({text.substr(done, begin - done)});
     out.push_back({text.substr(match.begin, match.end - match.begin), token.id});
     done = end;

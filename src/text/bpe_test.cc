@@ -36,8 +36,11 @@ std::string written_out(const char* description) {
 }
 
 TEST(Bpe, EqualsTheRustLibrary) {
-  const Case cases[] = {
-      // clang-format off
+  const Case
+      cases
+          [] =
+              {
+                  // clang-format off
       {"merges as strings",
        R"({@V},"merges":["a b","ab c","b c"]}})",
        "abcabbc", {5, 4, 6}, "abc ab bc"},
@@ -101,6 +104,9 @@ TEST(Bpe, EqualsTheRustLibrary) {
       {"added lstrip rstrip",
        R"({"added_tokens":[{"single_word":false,"lstrip":true,"rstrip":false,"normalized":false,"special":false,"id":10,"content":"[L]"},{"single_word":false,"lstrip":false,"rstrip":true,"normalized":false,"special":false,"id":11,"content":"[R]"}],@V},"merges":["a b","ab c","b c"]}})",
        " [R] [L]", {7, 11, 10}, "  [R] [L]"},
+      {"added token whose spaces another took",
+       R"({"added_tokens":[{"single_word":false,"lstrip":true,"rstrip":true,"normalized":false,"special":false,"id":10,"content":"  "}],@V},"merges":["a b","ab c","b c"]}})",
+       "a      b", {1, 10, 2}, "a    b"},
       {"added single word",
        R"({"added_tokens":[{"single_word":true,"lstrip":false,"rstrip":false,"normalized":false,"special":false,"id":10,"content":"ab"}],@V},"merges":["a b","ab c","b c"],"unk_token":"<unk>"}})",
        "ab abc cab x ab", {4, 7, 5, 7, 3, 4, 7, 8, 7, 4}, "ab   abc   c ab   x   ab"},
@@ -134,11 +140,17 @@ TEST(Bpe, EqualsTheRustLibrary) {
       {"metaspace first after strip",
        R"({"normalizer":{"type":"Strip","strip_left":true,"strip_right":false},"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true},@V,"▁":10,"▁a":11},"merges":["a b","ab c","b c","▁ a"]}})",
        " a", {1}, "a"},
+      {"metaspace first after replace",
+       R"({"normalizer":{"type":"Replace","pattern":{"Regex":"a+"},"content":"b"},"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false},@V,"▁":10},"merges":[]}})",
+       "aab", {2, 2}, "b b"},
+      {"metaspace first after replace",
+       R"({"normalizer":{"type":"Replace","pattern":{"Regex":"a+"},"content":"b"},"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false},@V,"▁":10},"merges":[]}})",
+       "ab", {10, 2, 2}, "▁ b b"},
       {"added id in vocabulary",
        R"({"added_tokens":[{"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true,"id":5,"content":"abc"}],@V},"merges":["a b","ab c","b c"]}})",
        "abcab", {5, 4}, "ab"},
-      // clang-format on
-  };
+                  // clang-format on
+              };
   for (const Case& c : cases) {
     const Tokenizer tokenizer = Tokenizer::parse(written_out(c.description));
     EXPECT_EQ(tokenizer.encode(c.text), c.ids) << c.name << " on " << c.text;

@@ -90,12 +90,15 @@ class Replace : public Normalizer {
   Replace(Regex pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
 
   void apply(NormalizedText& value) const override {
+    if (value.text.empty()) return;  // nothing matches there, not even what matches nothing
     Regex::Matcher matcher(pattern_, has_recent_characters(value.text));
     matcher.start(value.text);
     std::string out;
-    std::size_t from = 0;
+    // What replaces several characters stands where the last of them stood, and what follows nothing, after them.
+    std::size_t from = 0, first = 0;
+    if (!content_.empty()) next_char(value.text, first);
     while (const auto match = matcher.next()) {
-      if (match->begin == 0 && match->end > 0 && content_.empty()) value.at_start = false;
+      if (match->begin == 0 && match->end > first) value.at_start = false;
       out.append(value.text, from, match->begin - from);
       out += content_;
       from = match->end;

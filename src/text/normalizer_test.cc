@@ -46,6 +46,7 @@ constexpr Case kCases[] = {
     {R"({"type":"Replace","pattern":{"Regex":"x*"},"content":"-"})", "axxb", "-a-b-"},
     {R"({"type":"Replace","pattern":{"Regex":"x*"},"content":"-"})", "中", "-中-"},
     {R"({"type":"Replace","pattern":{"String":" "},"content":"▁"})", " a  b ", "▁a▁▁b▁"},
+    {R"({"type":"Replace","pattern":{"Regex":"$"},"content":"l"})", "", ""},
     {R"({"type":"Replace","pattern":{"Regex":"(?i:ab)|\\s+$"},"content":""})", "ABcaB  \n  ", "c"},
     {R"({"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"▁"},{"type":"Replace","pattern":{"String":" "},"content":"▁"}]})", "Hello  world", "▁Hello▁▁world"},
     {R"({"type":"Sequence","normalizers":[]})", "as it is", "as it is"},

@@ -44,20 +44,19 @@ SpecialTemplate read_template(const json& description) {
   return out;
 }
 
-SpecialTemplate read(const json& description, int depth) {
+// Puts the template that the description holds, if any, into `out`.
+void read(const json& description, int depth, std::optional<SpecialTemplate>& out) {
   CHECK(depth <= kMaxNesting, "tokenizer.json: post-processors are nested more than {} deep", kMaxNesting);
-  if (description.is_null()) return {};
+  if (description.is_null()) return;
   const std::string type = json_type(description, kRole);
-  if (type == "ByteLevel") return {};
-  if (type == "TemplateProcessing") return read_template(description);
-  if (type != "Sequence") fail("tokenizer.json: unknown post-processor \"{}\"", type);
-  SpecialTemplate all;
-  for (const json& part : json_array(description, kRole, "processors")) {
-    const SpecialTemplate outer = read(part, depth + 1);
-    all.before.insert(all.before.begin(), outer.before.begin(), outer.before.end());
-    all.after.insert(all.after.end(), outer.after.begin(), outer.after.end());
+  if (type == "ByteLevel") return;
+  if (type == "TemplateProcessing") {
+    CHECK(!out, "tokenizer.json: the post-processor has two templates; only one can surround a text");
+    out = read_template(description);
+    return;
   }
-  return all;
+  if (type != "Sequence") fail("tokenizer.json: unknown post-processor \"{}\"", type);
+  for (const json& part : json_array(description, kRole, "processors")) read(part, depth + 1, out);
 }
 
 // A token is a string or an object with "content"; anything else names none.
@@ -79,7 +78,11 @@ std::optional<bool> flag_of(const json& config, const char* field) {
 
 }  // namespace
 
-SpecialTemplate read_post_processor(const json& description) { return read(description, 0); }
+SpecialTemplate read_post_processor(const json& description) {
+  std::optional<SpecialTemplate> out;
+  read(description, 0, out);
+  return out.value_or(SpecialTemplate());
+}
 
 TokenizerConfig read_tokenizer_config(std::string_view text) {
   json config;

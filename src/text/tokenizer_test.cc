@@ -194,6 +194,8 @@ TEST(PostProcessor, TemplatesSayWhatStandsAround) {
   EXPECT_EQ(tokenizer.encode_with_template("a"), (std::vector<int>{0, 2, 1}));
   EXPECT_TRUE(tokenizer.adds_bos());
   EXPECT_EQ(tokenizer.encode_with_bos("a"), (std::vector<int>{0, 2}));
+  const std::string twice = R"({"type":"Sequence","processors":[)" + one + "," + one + "]}}";
+  EXPECT_THROW(Tokenizer::parse(head + twice), Error);
   EXPECT_THROW(Tokenizer::parse(head + R"({"type":"RobertaProcessing"}})"), Error);
   EXPECT_THROW(Tokenizer::parse(head + R"({"type":"TemplateProcessing","single":[]}})"), Error);
   EXPECT_THROW(Tokenizer::parse(head + R"({"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}]}})"),
