@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
 FATHOM = os.environ["FATHOM_BIN"]
@@ -119,6 +120,20 @@ class Plain(unittest.TestCase):
         self.assertEqual([id for row in rows for id in row["ids"]], self.ids("Hi"))
 
 
+class Special(unittest.TestCase):
+    def test_template_of_the_file(self):
+        around = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                  {"SpecialToken": {"id": "</s>", "type_id": 0}}]
+        special = {name: {"id": name, "ids": [id], "tokens": [name]} for name, id in (("<s>", 1), ("</s>", 2))}
+        post = {"type": "TemplateProcessing", "single": around, "pair": around, "special_tokens": special}
+        model = {"type": "BPE", "vocab": {"a": 0, "<s>": 1, "</s>": 2}, "merges": []}
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "tokenizer.json").write_text(json.dumps({"model": model, "post_processor": post}))
+            for flags, ids in (([], [1, 0]), (["--no-bos"], [0]), (["--add-special-tokens"], [1, 0, 2])):
+                result = run("--model", folder, *flags, text="a")
+                self.assertEqual((result.returncode, json.loads(result.stdout)), (0, ids), flags)
+
+
 class Errors(unittest.TestCase):
     def check(self, code, message, *arguments, text=""):
         result = run(*arguments, text=text)
@@ -141,6 +156,7 @@ class Errors(unittest.TestCase):
 
     def test_usage(self):
         self.check(2, "--model is required")
+        self.check(2, "--no-bos", "--model", TINY, "--no-bos", "--add-special-tokens")
         self.check(2, "--frobnicate", "--model", TINY, "--frobnicate")
 
 
