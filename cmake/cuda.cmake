@@ -11,6 +11,12 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
+list(TRANSFORM FATHOM_CUDA_ARCHS PREPEND "sm_" OUTPUT_VARIABLE built_for)
+if(FATHOM_CUDA_PTX)
+  list(APPEND built_for "newer")
+endif()
+list(JOIN built_for ", " FATHOM_BUILT_FOR)
+
 set(FATHOM_CUDA_FLAGS --expt-relaxed-constexpr -O3 -lineinfo)
 foreach(arch ${FATHOM_CUDA_ARCHS})
   list(APPEND FATHOM_CUDA_FLAGS "SHELL:-gencode arch=compute_${arch},code=sm_${arch}")
@@ -18,9 +24,7 @@ endforeach()
 if(FATHOM_CUDA_PTX)
   list(APPEND FATHOM_CUDA_FLAGS "SHELL:-gencode arch=compute_90,code=compute_90")
 endif()
-if(FATHOM_WERROR)
-  list(APPEND FATHOM_CUDA_FLAGS "SHELL:-Werror all-warnings")
-endif()
+list(APPEND FATHOM_CUDA_FLAGS "SHELL:-Werror all-warnings")  # always: no other build compiles these files
 
 # fathom_cuda_library(name [LINKS ...]): every *.cu and *.cc of this folder.
 function(fathom_cuda_library name)

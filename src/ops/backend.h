@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -27,6 +28,12 @@ class Graph {
   virtual i64 operations() const = 0;  // device operations in it, for reports
 };
 
+// Memory of a device that has its own.
+struct DeviceMemory {
+  std::string device;  // for messages: "GPU 0 (NVIDIA H200, 140 GiB)"
+  i64 free = 0, total = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -38,6 +45,8 @@ class Backend {
   virtual void upload(const Tensor& y, const void* host) = 0;  // contiguous; host bytes may go at return
   virtual void download(void* host, const Tensor& x) = 0;      // waits; not inside a pass
   virtual void synchronize() = 0;                              // waits; not inside a pass
+  // The device's own memory; nothing where it is that of the machine.
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
   // Records the operations that `pass` enqueues, without running them; null where the device cannot. The same pass must
   // have run before, so that the backend's own scratch memory has its size.
   virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }
@@ -99,6 +108,8 @@ class Backend {
   // ---- sampling ----
   // ids int32 [N] drawn from logits f32 [N, V].
   virtual void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) = 0;
+  // ids[i] = -1 where row i of logits f32 [N, V] holds NaN or infinity; other ids stay.
+  virtual void mark_not_finite(const Tensor& ids, const Tensor& logits) = 0;
 
   // ---- fused forms ----
   // For bf16 activations. Each is optional: true when it was done. What they mean is the composition of plain

@@ -223,6 +223,7 @@ Tensor sample(Context& ctx, const Tensor& logits, const SampleArgs& args) {
     check_shape("sample", "a parameter", *parameter, n);
   Tensor ids = ctx.arena.empty(n, DType::i32);
   ctx.backend.sample(ids, logits, args);
+  ctx.backend.mark_not_finite(ids, logits);
   return ids;
 }
 

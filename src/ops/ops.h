@@ -48,6 +48,7 @@ Routed group_by_expert(Context& ctx, const Tensor& x, const Tensor& indices, i64
 // Weighted sum of the experts' rows in float32: [T, d].
 Tensor combine(Context& ctx, const Tensor& rows, const Routed& routed, const Tensor& weights);
 
+// Drawn ids int32 [N]; -1 where a row of logits is not finite.
 Tensor sample(Context& ctx, const Tensor& logits, const SampleArgs& args);
 
 }  // namespace fathom::ops

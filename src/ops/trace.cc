@@ -64,6 +64,8 @@ void TraceBackend::synchronize() {
   if (inner_ != nullptr) inner_->synchronize();
 }
 
+std::optional<DeviceMemory> TraceBackend::memory() const { return inner_ != nullptr ? inner_->memory() : std::nullopt; }
+
 std::unique_ptr<Graph> TraceBackend::capture(const std::function<void()>& pass) {
   forbid("capture a pass");
   return inner_ != nullptr ? inner_->capture(pass) : nullptr;
@@ -153,6 +155,10 @@ void TraceBackend::combine(const Tensor& y, const Tensor& rows, const Routed& ro
 
 void TraceBackend::sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) {
   traced("sample", {ids, logits}, [&](Backend& b) { b.sample(ids, logits, args); });
+}
+
+void TraceBackend::mark_not_finite(const Tensor& ids, const Tensor& logits) {
+  traced("mark_not_finite", {ids, logits}, [&](Backend& b) { b.mark_not_finite(ids, logits); });
 }
 
 bool TraceBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,

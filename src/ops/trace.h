@@ -30,6 +30,7 @@ class TraceBackend final : public Backend {
   void upload(const Tensor& y, const void* host) override;
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
+  std::optional<DeviceMemory> memory() const override;
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
   void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
@@ -55,6 +56,7 @@ class TraceBackend final : public Backend {
   void group_by_expert(const Routed& routed, const Tensor& x, const Tensor& indices, i64 first) override;
   void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
   void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
+  void mark_not_finite(const Tensor& ids, const Tensor& logits) override;
 
   bool norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                    std::span<const Weight> ws, GemmMode mode) override;

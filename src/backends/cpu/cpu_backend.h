@@ -15,7 +15,7 @@ namespace fathom {
 struct AttendForm;
 struct Rows;
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   // 0 threads: one a physical core. Another instruction set than the best one serves the tests.
   explicit CpuBackend(int threads, Isa isa = best_isa());
@@ -54,6 +54,8 @@ class CpuBackend final : public Backend {
   void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
 
   void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
+  void mark_not_finite(const Tensor& ids, const Tensor& logits) override;
+  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
 
  private:
   using Body = std::function<void(i64 begin, i64 end, int worker)>;

@@ -78,6 +78,22 @@ TEST(CpuSample, HostileLogits) {
   }
 }
 
+TEST(CpuSample, RowsThatAreNotFiniteAreMarked) {
+  const auto backend = make_cpu_backend(2);
+  const std::vector<double> bad{kNan, kInf, -kInf};
+  const i64 vocab = 100, rows = 10;
+  HostTensor logits({rows, vocab}, DType::f32), ids({rows}, DType::i32);
+  logits.fill([&](i64 i) {
+    const i64 row = i / vocab, at = i % vocab;
+    return row > 0 && at == std::vector<i64>{0, 57, 99}[static_cast<std::size_t>((row - 1) / 3)]
+               ? bad[static_cast<std::size_t>((row - 1) % 3)]
+               : 3e38;
+  });
+  ids.fill([](i64 i) { return static_cast<double>(i); });
+  backend->mark_not_finite(*ids, *logits);
+  EXPECT_EQ(values(*ids), (std::vector<double>{0, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
+}
+
 TEST(CpuSample, DrawsFollowTheSoftmax) {
   const auto backend = make_cpu_backend(2);
   const i64 n = 20'000;

@@ -118,4 +118,14 @@ void CudaBackend::sample(const Tensor& ids, const Tensor& logits, const SampleAr
   cuda::sample(stream(), p);
 }
 
+void CudaBackend::mark_not_finite(const Tensor& ids, const Tensor& logits) {
+  cuda::Sampling p{};
+  p.ids = ids.as<std::int32_t>();
+  p.logits = logits.as<float>();
+  p.logits_stride = logits.stride(0);
+  p.rows = static_cast<int>(logits.dim(0));
+  p.vocab = static_cast<int>(logits.dim(1));
+  cuda::mark_not_finite(stream(), p);
+}
+
 }  // namespace fathom

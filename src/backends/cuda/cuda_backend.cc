@@ -5,14 +5,21 @@
 #include <utility>
 
 #include "backends/cuda/errors.h"
+#include "kernels/cuda/built_for.h"
 
 namespace fathom {
 namespace {
 
 constexpr std::size_t kStaging = 4u << 20;        // bytes of pinned memory for small uploads
-constexpr std::size_t kSmallUpload = 256u << 10;  // larger ones are copied from where they are
+constexpr std::size_t kSmallUpload = 256u << 10;  // larger ones are copied from where they are, downloads too
 
-double gib(std::size_t bytes) { return static_cast<double>(bytes) / (1u << 30); }
+double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
+
+int attribute(cudaDeviceAttr which, int index) {
+  int value = 0;
+  check_cuda(cudaDeviceGetAttribute(&value, which, index), "ask for a property of a GPU");
+  return value;
+}
 
 // An executable graph.
 class CudaGraph final : public Graph {
@@ -57,19 +64,30 @@ int cuda_devices(std::string& why) {
 std::string cuda_device_description(int index) {
   cudaDeviceProp properties;
   check_cuda(cudaGetDeviceProperties(&properties, index), "read the properties of a GPU");
-  return fmt::format("{}, {:.0f} GiB", properties.name, gib(properties.totalGlobalMem));
+  return fmt::format("{}, {:.0f} GiB", properties.name, gib(static_cast<i64>(properties.totalGlobalMem)));
 }
 
-CudaBackend::CudaBackend(int index) : index_(index) {
+std::string cuda_obstacle(int index) {
+  check_cuda(cudaSetDevice(index), fmt::format("use GPU {}", index));
+  if (cuda::runs_here()) return {};
+  return fmt::format("this program has no code for {}, which is sm_{}{}; it was built for {}",
+                     cuda_device_description(index), attribute(cudaDevAttrComputeCapabilityMajor, index),
+                     attribute(cudaDevAttrComputeCapabilityMinor, index), cuda::built_for());
+}
+
+CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
   std::string why;
   const int count = cuda_devices(why);
   CHECK(count > 0, "cannot use --device cuda: {}; use --device cpu", why);
   CHECK(index >= 0 && index < count, "cannot use --device cuda:{}: there {} {} GPU{} here, numbered from 0", index,
         count == 1 ? "is" : "are", count, count == 1 ? "" : "s");
-  check_cuda(cudaSetDevice(index), fmt::format("use GPU {}", index));
-  description_ = cuda_device_description(index);
+  description_ = fmt::format("GPU {} ({})", index, cuda_device_description(index));
+  const std::string obstacle = cuda_obstacle(index);
+  CHECK(obstacle.empty(), "cannot use --device cuda:{}: {}; use --device cpu", index, obstacle);
+  hopper_ = attribute(cudaDevAttrComputeCapabilityMajor, index) == 9 && !portable;
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
-  check_cuda(cudaMallocHost(&staging_, kStaging), "allocate pinned memory");
+  check_cuda(cudaMallocHost(&staging_, kStaging + kSmallUpload), "allocate pinned memory");
+  fetched_ = static_cast<std::byte*>(staging_) + kStaging;
 }
 
 CudaBackend::~CudaBackend() {
@@ -91,12 +109,12 @@ Storage CudaBackend::allocate(std::size_t bytes) {
   const cudaError_t error = cudaMalloc(&data, bytes > 0 ? bytes : 1);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    std::size_t free = 0, total = 0;
-    check_cuda(cudaMemGetInfo(&free, &total), "ask for the free memory");
+    const DeviceMemory there = *memory();
     fail(
-        "GPU {} ({}) cannot give {:.2f} GiB more: {:.2f} of its {:.2f} GiB are free; a smaller --max-seq-len or "
-        "--max-batch, --dtype fp8 or more GPUs (--tp) need less",
-        index_, description_, gib(bytes), gib(free), gib(total));
+        "{} cannot give {:.2f} GiB more: {:.2f} of its {:.2f} GiB are free; a smaller cache (--cache-tokens), a "
+        "smaller "
+        "--max-seq-len or --max-batch-size, or FP8 weights (fathom quantize) need less",
+        there.device, gib(static_cast<i64>(bytes)), gib(there.free), gib(there.total));
   }
   check_cuda(error, "allocate memory");
   check_cuda(cudaMemsetAsync(data, 0, bytes, s), "clear memory");
@@ -125,12 +143,22 @@ void CudaBackend::upload(const Tensor& y, const void* host) {
   check_cuda(cudaMemcpyAsync(y.data(), place, bytes, cudaMemcpyHostToDevice, s), "upload");
 }
 
+std::optional<DeviceMemory> CudaBackend::memory() const {
+  stream();  // asks about this GPU
+  std::size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "ask for the free memory");
+  return DeviceMemory{description_, static_cast<i64>(free), static_cast<i64>(total)};
+}
+
 void CudaBackend::download(void* host, const Tensor& x) {
   const cudaStream_t s = stream();
-  if (x.bytes() > 0)
-    check_cuda(cudaMemcpyAsync(host, x.data(), static_cast<std::size_t>(x.bytes()), cudaMemcpyDeviceToHost, s),
-               "download");
+  const auto bytes = static_cast<std::size_t>(x.bytes());
+  const bool small = bytes <= kSmallUpload;  // such as drawn tokens: through pinned memory
+  if (bytes > 0)
+    check_cuda(cudaMemcpyAsync(small ? fetched_ : host, x.data(), bytes, cudaMemcpyDeviceToHost, s), "download");
   check_cuda(cudaStreamSynchronize(s), "finish the work before a download");
+  staged_ = 0;
+  if (small && bytes > 0) std::memcpy(host, fetched_, bytes);
 }
 
 void CudaBackend::synchronize() { check_cuda(cudaStreamSynchronize(stream()), "finish the enqueued work"); }

@@ -13,18 +13,22 @@ namespace fathom {
 
 class CudaBackend final : public Backend {
  public:
-  // Throws Error when there is no such GPU, no driver, or this build has no code for it.
-  explicit CudaBackend(int index);
+  // Throws Error when there is no such GPU, no driver, or this build has no code for it. `portable`: without the
+  // kernels that only some architectures have, as on a card that lacks them.
+  explicit CudaBackend(int index, bool portable = false);
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override;
 
   std::string name() const override { return "cuda"; }
+  // Whether the kernels for sm_90a may be used: the card is one, and they were not forbidden.
+  bool hopper() const { return hopper_; }
   Device device() const override { return {DeviceType::cuda, index_}; }
   Storage allocate(std::size_t bytes) override;
   void upload(const Tensor& y, const void* host) override;
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
+  std::optional<DeviceMemory> memory() const override;
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
   void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
@@ -54,6 +58,7 @@ class CudaBackend final : public Backend {
   void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
 
   void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
+  void mark_not_finite(const Tensor& ids, const Tensor& logits) override;
 
   bool norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                    std::span<const Weight> ws, GemmMode mode) override;
@@ -76,15 +81,19 @@ class CudaBackend final : public Backend {
   int index_;
   cudaStream_t stream_ = nullptr;
   std::string description_;
+  bool hopper_ = false;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs
   Storage counter_;
   void* staging_ = nullptr;  // pinned: small uploads pass through it without waiting
   std::size_t staged_ = 0;
+  void* fetched_ = nullptr;  // pinned: the end of it, for small downloads
 };
 
 // The GPUs of this machine: their number, or 0 and the reason in `why`.
 int cuda_devices(std::string& why);
+// Why this program cannot run on a GPU that is there; empty when it can.
+std::string cuda_obstacle(int index);
 // "NVIDIA H200, 139 GiB"
 std::string cuda_device_description(int index);
 

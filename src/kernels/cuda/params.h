@@ -212,6 +212,8 @@ struct Sampling {
   i64 seen_stride;
 };
 void sample(cudaStream_t s, const Sampling& args);
+// ids[i] = -1 where row i of logits holds NaN or infinity (finite.cu)
+void mark_not_finite(cudaStream_t s, const Sampling& args);
 
 // ---- between steps (steps.cu) ----
 // See ops/fused.h, advance.
