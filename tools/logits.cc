@@ -3,7 +3,6 @@
 #include <map>
 #include <memory>
 
-#include "backends/create.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "engine/runner.h"
@@ -99,7 +98,7 @@ void run(const LogitsFlags& flags) {
         "Prompt length exceeds model maximum sequence length (max_seq_len={}): {} tokens are given; shorten them or "
         "raise --max-seq-len",
         args.max_seq_len, total);
-  const auto backend = create_backend(flags.run.device, flags.run.threads);
+  const auto backend = flags.run.backend();
   SingleCommunicator comm;
   constexpr i64 kBlockSize = 16;
   const auto length = static_cast<i64>(prompt.size());

@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <cstdio>
+
+#include "backends/create.h"
 
 namespace fathom {
 namespace {
@@ -17,6 +20,13 @@ CLI::Validator real(const std::string& rule, bool (*good)(double)) {
       "");
 }
 
+// Says what this build has.
+std::string device_help() {
+  const std::string known = known_devices();
+  return known.find("cuda") == std::string::npos ? "cpu, or auto for the best there is"
+                                                 : "cpu, cuda, cuda:N for the N-th GPU, or auto for the best there is";
+}
+
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](const std::string& text) { return text.empty() ? std::string("must not be empty") : std::string(); }, "");
@@ -28,6 +38,13 @@ ComputeOptions ModelFlags::options() const {
   return {.compute = compute == "f32" ? DType::f32 : DType::bf16,
           .gemm = gemm == "fp8" ? GemmMode::fp8 : GemmMode::bf16,
           .attn = attn == "naive" ? AttnImpl::naive : AttnImpl::absorb};
+}
+
+std::unique_ptr<Backend> ModelFlags::backend() const {
+  std::string choice;
+  auto backend = create_backend(device, threads, &choice);
+  if (device == "auto" && !choice.starts_with("cpu")) fmt::print(stderr, "device: {}\n", choice);
+  return backend;
 }
 
 void add_compute_flags(CLI::App& app, ModelFlags& flags) {
@@ -44,13 +61,17 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--threads", flags.threads, "CPU threads; 0: one a physical core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  app.add_option("--device", flags.device, "cpu, or auto for the best there is")->capture_default_str();
+  app.add_option("--device", flags.device, device_help())->capture_default_str();
 }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_compute_flags(app, flags);
   app.add_option("--max-seq-len", flags.max_seq_len, "Longest prompt and answer together; else the configuration's")
       ->check(CLI::Range(i64{1}, i64{1} << 24));
+  app.add_option("--cache-tokens", flags.cache_tokens,
+                 "Tokens that the cache holds; else for all sequences at full length, or what fits beside the weights")
+      ->check(CLI::Range(i64{1}, i64{1} << 40));
+  app.add_flag("--no-graphs", flags.no_graphs, "On a GPU: launch each operation instead of replaying recorded steps");
   app.add_option("--max-batch-size", flags.max_batch_size, "Sequences run at once; else the configuration's")
       ->check(CLI::Range(i64{1}, i64{1} << 16));
 }

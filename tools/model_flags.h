@@ -1,6 +1,7 @@
 // Flags that several commands share: how the model is run and how tokens are drawn.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,12 @@ struct ModelFlags {
   std::string compute = "bf16", gemm = "bf16", attn = "absorb";
   i64 max_seq_len = 0;     // 0: what the configuration says
   i64 max_batch_size = 0;  // 0: what the configuration says
+  i64 cache_tokens = 0;    // 0: for all sequences at full length, or what the device holds
+  bool no_graphs = false;
 
   ComputeOptions options() const;
+  // The device. Says on stderr what "auto" took and why, where this program has a choice.
+  std::unique_ptr<Backend> backend() const;
 };
 
 // --compute --gemm --attn --threads --device: for every command that runs a model.

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/create.h"
 #include "tools/progress.h"
 #include "tools/prompt.h"
 
 namespace fathom {
 namespace {
 
-constexpr i64 kChunk = 512;     // prompt tokens of a pass
-constexpr i64 kBlockSize = 16;  // tokens: small blocks share more of a conversation's beginning
+constexpr i64 kChunk = 512;      // prompt tokens of a pass
+constexpr i64 kGpuChunk = 4096;  // there each pass reads all weights for little work
+constexpr i64 kBlockSize = 16;   // tokens: small blocks share more of a conversation's beginning
+constexpr i64 kSteps = 8;        // decode passes planned at once where the host would hold them up
 
 // Shows on a terminal how far the weights are read; nothing for models that load at once.
 class LoadProgress {
@@ -49,24 +50,29 @@ std::vector<TokenId> stop_ids(const ModelArgs& args, const Tokenizer& tokenizer)
 Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_batch_size)
     : tokenizer_(load_tokenizer(source)),
       stop_ids_(fathom::stop_ids(source.args, tokenizer_)),
-      backend_(create_backend(flags.device, flags.threads)) {
+      backend_(flags.backend()) {
   const ModelArgs args = with_flags(source.args, flags, max_batch_size);
-  const i64 blocks = args.max_batch_size * ((args.max_seq_len + kBlockSize - 1) / kBlockSize);
+  const bool gpu = backend_->device().type == DeviceType::cuda;
+  const i64 chunk = std::min(gpu ? kGpuChunk : kChunk, args.max_seq_len);
   LoadProgress progress(*source.checkpoint);
   runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args,
-                                     RunnerOptions{.max_tokens = std::max(kChunk, args.max_batch_size),
+                                     RunnerOptions{.max_tokens = std::max(chunk, args.max_batch_size),
                                                    .max_sequences = args.max_batch_size,
                                                    .max_seq_len = args.max_seq_len,
-                                                   .blocks = blocks,
+                                                   .blocks = (flags.cache_tokens + kBlockSize - 1) / kBlockSize,
                                                    .block_size = kBlockSize,
+                                                   .max_steps = kSteps,
+                                                   .record = !flags.no_graphs,
                                                    .compute = flags.options()},
                                      std::ref(progress));
+  const bool ahead = gpu && !flags.no_graphs && flags.options().attn == AttnImpl::absorb;
   engine_ = std::make_unique<Engine>(*runner_, SchedulerOptions{.max_batch_size = args.max_batch_size,
                                                                 .max_seq_len = args.max_seq_len,
-                                                                .chunk = kChunk,
-                                                                .blocks = blocks,
+                                                                .chunk = chunk,
+                                                                .blocks = runner_->options().blocks,
                                                                 .block_size = kBlockSize,
-                                                                .vocab_size = args.vocab_size});
+                                                                .vocab_size = args.vocab_size,
+                                                                .max_steps = ahead ? kSteps : 1});
 }
 
 Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerFlags& flags, i64 n) const {
@@ -99,6 +105,7 @@ void Session::run(std::map<i64, Reply>& replies, const Listener& listener, const
     }
     for (const Event& event : engine_->step()) {
       Reply& reply = replies.at(event.request);
+      if (reply.done()) continue;  // tokens drawn together with the one that completed a stop text
       show(event.request, reply.take(event));
       if (reply.done() && event.finish == FinishReason::none) engine_->cancel(event.request);  // a stop text
     }

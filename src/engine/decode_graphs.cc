@@ -4,6 +4,11 @@
 #include <bit>
 
 namespace fathom {
+namespace {
+
+constexpr std::size_t kMost = 256;  // recordings, of about a mebibyte each; then all are made anew
+
+}  // namespace
 
 i64 DecodeGraphs::rounded_context(i64 context) {
   constexpr i64 kLeast = 1024;
@@ -11,6 +16,7 @@ i64 DecodeGraphs::rounded_context(i64 context) {
 }
 
 void DecodeGraphs::run(i64 batch, i64 context, const std::function<void()>& pass) {
+  if (recorded_.size() >= kMost && !recorded_.contains({batch, context})) recorded_.clear();
   const auto [place, first] = recorded_.try_emplace({batch, context});
   if (first || !can_record_) return pass();
   if (place->second == nullptr) {
@@ -19,6 +25,10 @@ void DecodeGraphs::run(i64 batch, i64 context, const std::function<void()>& pass
     if (!can_record_) return pass();
   }
   place->second->replay();
+}
+
+i64 DecodeGraphs::recordings() const {
+  return std::count_if(recorded_.begin(), recorded_.end(), [](const auto& one) { return one.second != nullptr; });
 }
 
 i64 DecodeGraphs::operations(i64 batch, i64 context) const {

@@ -25,6 +25,9 @@ class DecodeGraphs {
   // Forgets all recordings, which must not be replayed once the memory they use is gone.
   void clear() { recorded_.clear(); }
 
+  // How many passes are recorded.
+  i64 recordings() const;
+
   // Device operations of a recorded pass; 0 when there is none.
   i64 operations(i64 batch, i64 context) const;
 

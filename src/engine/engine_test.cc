@@ -211,7 +211,7 @@ TEST(Engine, OldestMovesOnWhenBlocksRunOut) {
 // Thousands of random arrivals, cancellations and sizes: every request gets what it gets alone, every block comes back,
 // the limits hold, and each request ends within a bound.
 TEST(Engine, RandomScripts) {
-  i64 preemptions = 0, cached = 0;
+  i64 preemptions = 0, cached = 0, most_steps = 0;
   for (unsigned seed = 0; seed < 3000; ++seed) {
     std::mt19937 random(seed);
     const i64 block_size = 1 + static_cast<i64>(random() % 5), blocks = 2 + static_cast<i64>(random() % 20);
@@ -220,6 +220,7 @@ TEST(Engine, RandomScripts) {
     options.chunk = 1 + static_cast<i64>(random() % 9);
     options.max_seq_len = 1 + static_cast<i64>(random() % 40);
     options.prefix_reuse = random() % 4 != 0;
+    options.max_steps = seed % 3 == 0 ? 1 : 1 + static_cast<i64>(seed % 8);
     FakeRunner runner(blocks, block_size, kVocab);
     Engine engine(runner, options);
     std::map<i64, Request> requests;
@@ -245,6 +246,8 @@ TEST(Engine, RandomScripts) {
     ASSERT_EQ(engine.scheduler().pool().available(), blocks) << "seed " << seed;
     ASSERT_LE(runner.most_sequences, options.max_batch_size);
     ASSERT_LE(runner.most_tokens, std::max(options.chunk, options.max_batch_size));
+    ASSERT_LE(runner.most_steps, options.max_steps);
+    most_steps = std::max(most_steps, runner.most_steps);
     preemptions += engine.scheduler().preemptions();
     for (const auto& [id, request] : requests) {
       if (cancelled.contains(id)) continue;
@@ -263,6 +266,49 @@ TEST(Engine, RandomScripts) {
   }
   EXPECT_GT(preemptions, 500);  // the scripts do reach the interesting cases
   EXPECT_GT(cached, 1000);
+  EXPECT_EQ(most_steps, 8);
+}
+
+// Passes that are planned together draw what they draw one by one; what was drawn after an end is dropped.
+TEST(Engine, StepsTogetherGiveTheSame) {
+  const auto outcomes_with = [](i64 max_steps, FakeRunner& runner) {
+    SchedulerOptions options = options_of(64, 4);
+    options.max_steps = max_steps;
+    Engine engine(runner, options);
+    const Ids expected = runner.alone({9, 8}, 30);
+    engine.submit({.id = 1, .prompt = {1, 2, 3}, .max_new_tokens = 21});
+    engine.submit({.id = 2, .prompt = {9, 8}, .max_new_tokens = 30, .stop_ids = {expected[6]}});
+    engine.submit({.id = 3, .prompt = Ids(50, 5), .max_new_tokens = 40});
+    auto outcomes = run_all(engine);
+    EXPECT_EQ(engine.scheduler().pool().available(), 64);
+    return outcomes;
+  };
+  FakeRunner one(64, 4, kVocab), many(64, 4, kVocab);
+  const auto expected = outcomes_with(1, one), got = outcomes_with(8, many);
+  EXPECT_EQ(one.most_steps, 1);
+  EXPECT_EQ(many.most_steps, 8);
+  for (const auto& [id, outcome] : expected) {
+    EXPECT_EQ(got.at(id).tokens, outcome.tokens) << id;
+    EXPECT_EQ(got.at(id).finish, outcome.finish) << id;
+    EXPECT_EQ(got.at(id).usage.completion_tokens, outcome.usage.completion_tokens) << id;
+  }
+}
+
+TEST(Engine, TokensThatMustBeSeenAreDrawnOneByOne) {
+  for (const bool penalty : {true, false}) {
+    FakeRunner runner(64, 4, kVocab);
+    SchedulerOptions options = options_of(64, 4);
+    options.max_steps = 8;
+    Engine engine(runner, options);
+    Request request{.id = 1, .prompt = {1, 2, 3}, .max_new_tokens = 20};
+    if (penalty)
+      request.sampling.repetition_penalty = 1.5f;
+    else
+      request.n_logprobs = 0;
+    engine.submit(request);
+    EXPECT_EQ(run_all(engine).at(1).tokens, runner.alone({1, 2, 3}, 20));
+    EXPECT_EQ(runner.most_steps, 1);
+  }
 }
 
 }  // namespace

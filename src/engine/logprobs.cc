@@ -16,13 +16,6 @@ double log_of_sum(std::span<const float> logits) {
 
 }  // namespace
 
-bool all_finite(std::span<const float> logits) {
-  // A sum over x * 0 is 0 unless some x is infinite or NaN; it vectorises, a test of each number does not.
-  float sum = 0;
-  for (const float logit : logits) sum += logit * 0.0f;
-  return sum == 0.0f;
-}
-
 float logprob_of(std::span<const float> logits, TokenId token) {
   CHECK(token >= 0 && token < static_cast<i64>(logits.size()), "token {} of {} logits", token, logits.size());
   return static_cast<float>(logits[static_cast<std::size_t>(token)] - log_of_sum(logits));

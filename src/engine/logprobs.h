@@ -8,9 +8,6 @@
 
 namespace fathom {
 
-// Whether every number of a row of logits is finite.
-bool all_finite(std::span<const float> logits);
-
 // log(softmax(logits))[token], summed in double.
 float logprob_of(std::span<const float> logits, TokenId token);
 

@@ -42,12 +42,17 @@ void take(std::span<const std::byte>& bytes, std::vector<T>& values) {
 std::vector<std::byte> to_bytes(const StepPlan& plan) {
   std::vector<std::byte> bytes;
   std::apply([&](const auto&... field) { (append(bytes, field), ...); }, fields(plan));
+  append(bytes, std::vector<i64>{plan.steps});
   return bytes;
 }
 
 StepPlan plan_from_bytes(std::span<const std::byte> bytes) {
   StepPlan plan;
   std::apply([&](auto&... field) { (take(bytes, field), ...); }, fields(plan));
+  std::vector<i64> steps;
+  take(bytes, steps);
+  CHECK(steps.size() == 1, "a step plan has {} counts of passes", steps.size());
+  plan.steps = steps[0];
   CHECK(bytes.empty(), "a step plan has {} bytes too many", bytes.size());
   return plan;
 }

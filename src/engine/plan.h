@@ -32,9 +32,15 @@ struct StepPlan {
   std::vector<std::int32_t> seen_starts;  // [N + 1] into seen
   std::vector<TokenId> seen;              // tokens already in the sequences that have a repetition penalty
 
+  // Passes to run one after another, each fed with what the one before has drawn. More than one only for plans that
+  // decode; `blocks` then has room for all of them.
+  i64 steps = 1;
+
   i64 tokens() const { return static_cast<i64>(ids.size()); }
   i64 sequences() const { return static_cast<i64>(context_lens.size()); }
   i64 rows() const { return static_cast<i64>(logit_rows.size()); }
+  // One token of each sequence, and the next one drawn for each.
+  bool decodes() const { return tokens() > 0 && tokens() == sequences() && rows() == tokens(); }
   bool operator==(const StepPlan&) const = default;
 };
 
@@ -55,7 +61,7 @@ struct Drawn {
 };
 
 struct StepResult {
-  std::vector<Drawn> rows;  // [N]
+  std::vector<Drawn> rows;  // [steps * N], pass after pass
 };
 
 // Whoever can carry out a plan: the Runner, or a stand-in in tests.

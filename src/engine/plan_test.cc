@@ -9,6 +9,7 @@ TEST(StepPlan, BytesAndBack) {
   StepPlan plan = single_sequence_plan(std::vector<TokenId>{5, 6, 7}, 14, 16, true);
   plan.seen = {1, 2, 3};
   plan.seen_starts = {0, 3};
+  plan.steps = 5;
   EXPECT_EQ(plan_from_bytes(to_bytes(plan)), plan);
   EXPECT_EQ(plan_from_bytes(to_bytes(StepPlan{})), StepPlan{});
 }

@@ -4,54 +4,42 @@
 #include <utility>
 
 #include "engine/logprobs.h"
+#include "engine/memory.h"
+#include "ops/fused.h"
 #include "ops/ops.h"
-#include "ops/trace.h"
 
 namespace fathom {
 namespace {
-
-// Stands in for the ranks while a pass is measured: nobody is there, no memory is touched.
-class AbsentRanks final : public Communicator {
- public:
-  AbsentRanks(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void all_reduce(const Tensor&) override {}
-  void all_gather(const Tensor&, const Tensor&) override {}
-  void broadcast(std::vector<std::byte>&) override {}
-  void abort() override {}
-
- private:
-  int rank_, size_;
-};
 
 RunnerOptions resolved(RunnerOptions options, const ModelArgs& args) {
   if (options.max_seq_len == 0) options.max_seq_len = args.max_seq_len;
   CHECK(options.max_seq_len <= args.max_seq_len, "sequences of {} tokens, but the model is made for {}",
         options.max_seq_len, args.max_seq_len);
-  CHECK(options.max_tokens > 0 && options.max_sequences > 0 && options.blocks > 0 && options.block_size > 0,
-        "a runner needs room: {} tokens, {} sequences, {} blocks of {}", options.max_tokens, options.max_sequences,
-        options.blocks, options.block_size);
+  CHECK(options.max_tokens > 0 && options.max_sequences > 0 && options.blocks >= 0 && options.block_size > 0 &&
+            options.max_steps > 0,
+        "a runner needs room: {} tokens, {} sequences, {} blocks of {}, {} steps", options.max_tokens,
+        options.max_sequences, options.blocks, options.block_size, options.max_steps);
   return options;
 }
 
-// Bit set of the tokens that each row of the plan has seen: [N, ceil(vocab / 8)].
-std::vector<std::uint8_t> seen_bits(const StepPlan& plan, i64 vocab_size) {
-  const auto width = static_cast<std::size_t>((vocab_size + 7) / 8);
-  std::vector<std::uint8_t> bits(static_cast<std::size_t>(plan.rows()) * width);
-  for (std::size_t row = 0; row < static_cast<std::size_t>(plan.rows()); ++row)
-    for (auto i = static_cast<std::size_t>(plan.seen_starts[row]);
-         i < static_cast<std::size_t>(plan.seen_starts[row + 1]); ++i) {
-      const auto id = static_cast<std::size_t>(plan.seen[i]);
-      bits[row * width + id / 8] |= static_cast<std::uint8_t>(1u << id % 8);
-    }
-  return bits;
+// The options, once the device's memory is known to hold all of it.
+RunnerOptions checked(const RunnerOptions& options, const ModelArgs& args, Backend& backend, Communicator& comm) {
+  const auto memory = backend.memory();
+  if (memory) fitting_blocks(measure_memory(args, options, comm.rank(), comm.size()), options, memory);
+  return options;
 }
 
-std::vector<std::int32_t> running_sum(const std::vector<std::int32_t>& lengths) {
-  std::vector<std::int32_t> sums{0};
-  for (const std::int32_t length : lengths) sums.push_back(sums.back() + length);
-  return sums;
+// Room for the inputs of the largest pass.
+Storage input_memory(Backend& backend, const ModelArgs& args, const RunnerOptions& options) {
+  Arena measure;
+  PassBuffers::make(measure, args, options);
+  return backend.allocate(measure.peak());
+}
+
+// Whether the host need not see one token before the next: no numbers are reported, and no set of seen tokens grows.
+bool steps_together(const StepPlan& plan) {
+  return plan.decodes() && plan.seen.empty() &&
+         std::all_of(plan.n_logprobs.begin(), plan.n_logprobs.end(), [](std::int32_t n) { return n < 0; });
 }
 
 }  // namespace
@@ -61,72 +49,23 @@ Runner::Runner(Backend& backend, Communicator& comm, const Checkpoint& checkpoin
     : backend_(backend),
       comm_(comm),
       args_(args),
-      options_(resolved(options, args)),
+      options_(checked(resolved(options, args), args_, backend, comm)),
       store_(checkpoint, backend, comm.rank(), comm.size(), progress),
       model_(Params(store_, args_, options_.compute)),
-      cache_(backend, args_, args_.n_layers, options_.blocks, options_.block_size, options_.compute.compute),
-      buffer_arena_(backend.allocate(measure_buffers())),
-      buffers_(make_buffers(buffer_arena_)),
-      arena_bytes_(static_cast<i64>(measure_pass())),
-      arena_(backend.allocate(static_cast<std::size_t>(arena_bytes_))) {}
+      buffer_arena_(input_memory(backend, args_, options_)),
+      buffers_(PassBuffers::make(buffer_arena_, args_, options_)),
+      arena_bytes_(measure_scratch(model_, args_, options_, comm.rank(), comm.size())),
+      arena_(backend.allocate(static_cast<std::size_t>(arena_bytes_))),
+      cache_(backend, args_, args_.n_layers, options_.blocks = free_blocks(), options_.block_size,
+             options_.compute.compute),
+      graphs_(backend) {}
 
-Runner::Buffers Runner::make_buffers(Arena& arena) const {
-  const i64 tokens = options_.max_tokens, sequences = options_.max_sequences;
-  const i64 longest = (options_.max_seq_len + options_.block_size - 1) / options_.block_size;
-  const auto i32s = [&](i64 n) { return arena.empty({n}, DType::i32); };
-  const auto f32s = [&] { return arena.empty({sequences}, DType::f32); };
-  const auto i64s = [&] { return arena.empty({sequences}, DType::i64); };
-  return {.ids = i32s(tokens),
-          .positions = i32s(tokens),
-          .slots = i32s(tokens),
-          .seq_starts = i32s(sequences + 1),
-          .context_lens = i32s(sequences),
-          .context_starts = i32s(sequences + 1),
-          .block_tables = arena.empty({sequences, longest}, DType::i32),
-          .logit_rows = i32s(sequences),
-          .top_k = i32s(sequences),
-          .temperature = f32s(),
-          .top_p = f32s(),
-          .min_p = f32s(),
-          .repetition_penalty = f32s(),
-          .seed = i64s(),
-          .step = i64s(),
-          .seen = arena.empty({sequences, (args_.vocab_size + 7) / 8}, DType::u8)};
-}
-
-std::size_t Runner::measure_buffers() const {
-  Arena measure;
-  make_buffers(measure);
-  return measure.peak();
-}
-
-// The largest pass, run on a backend that does nothing: what it takes from the arena is what the arena must hold.
-std::size_t Runner::measure_pass() {
-  TraceBackend nothing;
-  AbsentRanks ranks(comm_.rank(), comm_.size());
-  Arena measure;
-  Context ctx{nothing, measure, ranks, options_.compute};
-  Batch batch{.ids = buffers_.ids,
-              .positions = buffers_.positions,
-              .slots = buffers_.slots,
-              .seq_starts = buffers_.seq_starts,
-              .context_lens = buffers_.context_lens,
-              .context_starts = buffers_.context_starts,
-              .block_tables = buffers_.block_tables,
-              .logit_rows = buffers_.logit_rows};
-  batch.max_context = std::min(options_.max_seq_len, options_.blocks * options_.block_size);
-  batch.total_context = options_.max_sequences * batch.max_context;  // sequences may share all their blocks
-  const Tensor logits = model_(ctx, batch, cache_);
-  ops::sample(ctx, logits,
-              {.temperature = buffers_.temperature,
-               .top_k = buffers_.top_k,
-               .top_p = buffers_.top_p,
-               .min_p = buffers_.min_p,
-               .repetition_penalty = buffers_.repetition_penalty,
-               .seed = buffers_.seed,
-               .step = buffers_.step,
-               .seen = buffers_.seen});
-  return measure.peak();
+// The blocks that fit beside what is there by now.
+i64 Runner::free_blocks() const {
+  const MemoryNeed only_cache{0, 0,
+                              args_.n_layers * options_.block_size * (args_.kv_lora_rank + args_.qk_rope_head_dim) *
+                                  size_of(options_.compute.compute)};
+  return fitting_blocks(only_cache, options_, backend_.memory());
 }
 
 void Runner::check(const StepPlan& plan) const {
@@ -134,62 +73,56 @@ void Runner::check(const StepPlan& plan) const {
         plan.tokens(), options_.max_tokens);
   CHECK(plan.sequences() > 0 && plan.sequences() <= options_.max_sequences, "a pass of {} sequences; the limit is {}",
         plan.sequences(), options_.max_sequences);
+  CHECK(plan.steps == 1 || (plan.steps > 1 && plan.steps <= options_.max_steps && steps_together(plan)),
+        "{} passes in one plan; the limit is {}, and 1 where tokens are not drawn on the device alone", plan.steps,
+        options_.max_steps);
   CHECK(plan.rows() <= options_.max_sequences, "logits of {} tokens; the limit is {}", plan.rows(),
         options_.max_sequences);
   for (const TokenId id : plan.ids)
     CHECK(id >= 0 && id < args_.vocab_size, "token id {} is outside the vocabulary of {}", id, args_.vocab_size);
   for (const std::int32_t length : plan.context_lens)
-    CHECK(length <= options_.max_seq_len, "a sequence of {} tokens; the limit is {}", length, options_.max_seq_len);
+    CHECK(length + plan.steps - 1 <= options_.max_seq_len, "a sequence of {} tokens; the limit is {}", length,
+          options_.max_seq_len);
   for (const std::int32_t block : plan.blocks)
     CHECK(block >= 0 && block < options_.blocks, "block {} of a cache of {}", block, options_.blocks);
 }
 
-template <typename T>
-Tensor Runner::fill(const Tensor& buffer, const std::vector<T>& values) {
-  const Tensor part = buffer.narrow(0, 0, static_cast<i64>(values.size()));
-  if (!values.empty()) backend_.upload(part, values.data());
-  return part;
-}
-
-Batch Runner::upload_batch(const StepPlan& plan) {
-  const auto width = static_cast<std::size_t>(buffers_.block_tables.dim(1));
-  std::vector<std::int32_t> tables(static_cast<std::size_t>(plan.sequences()) * width);
-  for (std::size_t s = 0; s < static_cast<std::size_t>(plan.sequences()); ++s)
-    std::copy(plan.blocks.begin() + plan.block_starts[s], plan.blocks.begin() + plan.block_starts[s + 1],
-              tables.begin() + static_cast<std::ptrdiff_t>(s * width));
-  const auto context_starts = running_sum(plan.context_lens);
-  const Tensor table = buffers_.block_tables.narrow(0, 0, plan.sequences());
-  backend_.upload(table, tables.data());
-  return {.ids = fill(buffers_.ids, plan.ids),
-          .positions = fill(buffers_.positions, plan.positions),
-          .slots = fill(buffers_.slots, plan.slots),
-          .seq_starts = fill(buffers_.seq_starts, plan.seq_starts),
-          .context_lens = fill(buffers_.context_lens, plan.context_lens),
-          .context_starts = fill(buffers_.context_starts, context_starts),
-          .block_tables = table,
-          .logit_rows = fill(buffers_.logit_rows, plan.logit_rows),
-          .total_context = context_starts.back(),
-          .max_context = *std::max_element(plan.context_lens.begin(), plan.context_lens.end())};
-}
-
-SampleArgs Runner::upload_sampling(const StepPlan& plan) {
-  SampleArgs args{.temperature = fill(buffers_.temperature, plan.temperature),
-                  .top_k = fill(buffers_.top_k, plan.top_k),
-                  .top_p = fill(buffers_.top_p, plan.top_p),
-                  .min_p = fill(buffers_.min_p, plan.min_p),
-                  .repetition_penalty = fill(buffers_.repetition_penalty, plan.repetition_penalty),
-                  .seed = fill(buffers_.seed, plan.seed),
-                  .step = fill(buffers_.step, plan.step),
-                  .seen = {}};
-  if (plan.seen.empty()) return args;
-  args.seen = buffers_.seen.narrow(0, 0, plan.rows());
-  backend_.upload(args.seen, seen_bits(plan, args_.vocab_size).data());
-  return args;
-}
-
 StepResult Runner::run(const StepPlan& plan) {
   check(plan);
-  const Batch batch = upload_batch(plan);
+  // The naive form sizes its buffers by the exact contexts, which the host must know.
+  const bool together = steps_together(plan) && options_.compute.attn == AttnImpl::absorb;
+  CHECK(together || plan.steps == 1, "a plan of {} passes for attention by expanded heads", plan.steps);
+  return together ? run_steps(plan) : run_once(plan);
+}
+
+// Decode passes one after another, all enqueued before the first token is looked at.
+StepResult Runner::run_steps(const StepPlan& plan) {
+  const i64 count = plan.tokens();
+  Batch batch = buffers_.upload(backend_, plan);
+  batch.max_context = DecodeGraphs::rounded_context(batch.max_context + plan.steps - 1);
+  batch.total_context = count * batch.max_context;
+  const SampleArgs sampling = buffers_.upload_sampling(backend_, plan);
+  const Tensor log = buffers_.log.narrow(0, 0, (1 + options_.max_steps) * count).view({1 + options_.max_steps, count});
+  const std::int32_t none = 0;
+  backend_.upload(buffers_.log.narrow(0, 0, 1), &none);
+  const auto pass = [=, this] {
+    const ArenaScope scope(arena_);
+    Context ctx{backend_, arena_, comm_, options_.compute};
+    const Tensor drawn = ops::sample(ctx, model_(ctx, batch, cache_), sampling);
+    CHECK(ops::advance(ctx, batch, drawn, sampling.step, log, options_.block_size), "{} cannot advance a batch",
+          backend_.name());
+  };
+  for (i64 i = 0; i < plan.steps; ++i) options_.record ? graphs_.run(count, batch.max_context, pass) : pass();
+  std::vector<std::int32_t> ids(static_cast<std::size_t>((1 + plan.steps) * count));
+  backend_.download(ids.data(), log.narrow(0, 0, 1 + plan.steps));
+  StepResult result;
+  for (auto id = ids.begin() + count; id != ids.end(); ++id) result.rows.push_back({.token = *id, .finite = *id >= 0});
+  return result;
+}
+
+// Any plan of one pass.
+StepResult Runner::run_once(const StepPlan& plan) {
+  const Batch batch = buffers_.upload(backend_, plan);
   const ArenaScope scope(arena_);
   Context ctx{backend_, arena_, comm_, options_.compute};
   if (plan.rows() == 0) {
@@ -197,19 +130,17 @@ StepResult Runner::run(const StepPlan& plan) {
     return {};
   }
   const Tensor logits = model_(ctx, batch, cache_);
-  const Tensor drawn = ops::sample(ctx, logits, upload_sampling(plan));
+  const Tensor drawn = ops::sample(ctx, logits, buffers_.upload_sampling(backend_, plan));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(plan.rows()));
   backend_.download(ids.data(), drawn);
-  const auto vocab = static_cast<std::size_t>(args_.vocab_size);
-  std::vector<float> numbers(ids.size() * vocab);
-  backend_.download(numbers.data(), logits);
   StepResult result;
+  std::vector<float> numbers(static_cast<std::size_t>(args_.vocab_size));
   for (std::size_t row = 0; row < ids.size(); ++row) {
-    const auto of_row = std::span<const float>(numbers).subspan(row * vocab, vocab);
-    Drawn one{.token = ids[row], .finite = all_finite(of_row)};
+    Drawn one{.token = ids[row], .finite = ids[row] >= 0};
     if (one.finite && plan.n_logprobs[row] >= 0) {
-      one.logprob = logprob_of(of_row, one.token);
-      one.top_logprobs = top_logprobs(of_row, plan.n_logprobs[row]);
+      backend_.download(numbers.data(), logits[static_cast<i64>(row)]);
+      one.logprob = logprob_of(numbers, one.token);
+      one.top_logprobs = top_logprobs(numbers, plan.n_logprobs[row]);
     }
     result.rows.push_back(std::move(one));
   }
@@ -218,7 +149,7 @@ StepResult Runner::run(const StepPlan& plan) {
 
 Runner::Outputs Runner::forward(const StepPlan& plan, bool hidden) {
   check(plan);
-  const Batch batch = upload_batch(plan);
+  const Batch batch = buffers_.upload(backend_, plan);
   const ArenaScope scope(arena_);
   Context ctx{backend_, arena_, comm_, options_.compute};
   Outputs outputs;

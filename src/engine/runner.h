@@ -4,24 +4,18 @@
 
 #include <vector>
 
+#include "engine/buffers.h"
+#include "engine/decode_graphs.h"
+#include "engine/options.h"
 #include "engine/plan.h"
 #include "model/transformer.h"
 
 namespace fathom {
 
-// What the runner's buffers, cache and scratch are made for.
-struct RunnerOptions {
-  i64 max_tokens = 512;    // of a pass
-  i64 max_sequences = 8;   // of a pass
-  i64 max_seq_len = 0;     // tokens of a sequence; 0: what the model arguments say
-  i64 blocks = 0;          // of the cache
-  i64 block_size = 16;     // tokens
-  ComputeOptions compute;  // fixed for the runner's life
-};
-
 class Runner final : public StepRunner {
  public:
-  // Loads the weights. Backend and communicator outlive the runner; the checkpoint is not needed afterwards.
+  // Loads the weights; throws Error before that when the device's memory is known to be too small. Backend and
+  // communicator outlive the runner; the checkpoint is not needed afterwards.
   Runner(Backend& backend, Communicator& comm, const Checkpoint& checkpoint, const ModelArgs& args,
          const RunnerOptions& options, const WeightStore::Progress& progress = {});
 
@@ -35,30 +29,17 @@ class Runner final : public StepRunner {
   Outputs forward(const StepPlan& plan, bool hidden);
 
   const ModelArgs& args() const { return args_; }
+  // As given, with the numbers that were left open.
   const RunnerOptions& options() const { return options_; }
   i64 cache_bytes() const { return cache_.bytes(); }
   i64 arena_bytes() const { return arena_bytes_; }
+  const DecodeGraphs& graphs() const { return graphs_; }
 
  private:
-  // A pass's inputs at their fixed places on the device.
-  struct Buffers {
-    Tensor ids, positions, slots;                          // int32 [max_tokens]
-    Tensor seq_starts, context_lens, context_starts;       // int32 [max_sequences + 1]
-    Tensor block_tables;                                   // int32 [max_sequences, blocks of the longest sequence]
-    Tensor logit_rows, top_k;                              // int32 [max_sequences]
-    Tensor temperature, top_p, min_p, repetition_penalty;  // float32 [max_sequences]
-    Tensor seed, step;                                     // int64 [max_sequences]
-    Tensor seen;                                           // u8 [max_sequences, ceil(vocab_size / 8)]
-  };
-  Buffers make_buffers(Arena& arena) const;
-  std::size_t measure_buffers() const;
-  std::size_t measure_pass();
+  i64 free_blocks() const;
   void check(const StepPlan& plan) const;
-  Batch upload_batch(const StepPlan& plan);
-  SampleArgs upload_sampling(const StepPlan& plan);
-  // The first n entries of a buffer, filled from the host.
-  template <typename T>
-  Tensor fill(const Tensor& buffer, const std::vector<T>& values);
+  StepResult run_steps(const StepPlan& plan);
+  StepResult run_once(const StepPlan& plan);
 
   Backend& backend_;
   Communicator& comm_;
@@ -66,11 +47,12 @@ class Runner final : public StepRunner {
   RunnerOptions options_;
   WeightStore store_;
   Transformer model_;
-  LatentCache cache_;
   Arena buffer_arena_;
-  Buffers buffers_;
+  PassBuffers buffers_;
   i64 arena_bytes_ = 0;
   Arena arena_;
+  LatentCache cache_;
+  DecodeGraphs graphs_;  // of passes over all of the above
 };
 
 }  // namespace fathom

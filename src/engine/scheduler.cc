@@ -56,6 +56,7 @@ Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_
   CHECK(options.max_batch_size > 0, "max_batch_size is {}; it must be 1 or more", options.max_batch_size);
   CHECK(options.max_seq_len > 0, "max_seq_len is {}; it must be 1 or more", options.max_seq_len);
   CHECK(options.chunk > 0, "chunk is {}; it must be 1 or more", options.chunk);
+  CHECK(options.max_steps > 0, "max_steps is {}; it must be 1 or more", options.max_steps);
 }
 
 Scheduler::~Scheduler() = default;
@@ -110,7 +111,9 @@ bool Scheduler::cancel(i64 id) {
 StepPlan Scheduler::plan() {
   share_out_tokens();
   if (secure_blocks()) admit();
+  steps_ = steps_together();
   StepPlan plan;
+  plan.steps = steps_;
   plan.seq_starts = plan.block_starts = plan.seen_starts = {0};
   for (const Owner& owner : running_) {
     Sequence& sequence = *owner;
@@ -125,7 +128,9 @@ StepPlan Scheduler::plan() {
     }
     plan.seq_starts.push_back(static_cast<std::int32_t>(plan.ids.size()));
     plan.context_lens.push_back(static_cast<std::int32_t>(end));
-    plan.blocks.insert(plan.blocks.end(), sequence.blocks.begin(), sequence.blocks.begin() + blocks_for(end));
+    if (steps_ > 1) grow(sequence, end + steps_ - 1);
+    plan.blocks.insert(plan.blocks.end(), sequence.blocks.begin(),
+                       sequence.blocks.begin() + blocks_for(end + steps_ - 1));
     plan.block_starts.push_back(static_cast<std::int32_t>(plan.blocks.size()));
     if (end < sequence.length()) continue;
     sequence.row = plan.rows();
@@ -154,7 +159,7 @@ void Scheduler::share_out_tokens() {
 bool Scheduler::secure_blocks() {
   bool undisturbed = true;
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    while (i < running_.size() && !grow(*running_[i])) {
+    while (i < running_.size() && !grow(*running_[i], running_[i]->computed + running_[i]->planned)) {
       preempt_last();
       undisturbed = false;
     }
@@ -162,8 +167,9 @@ bool Scheduler::secure_blocks() {
   return undisturbed;
 }
 
-bool Scheduler::grow(Sequence& sequence) {
-  const i64 wanted = blocks_for(sequence.computed + sequence.planned);
+// Gives a sequence the blocks of its first `tokens` tokens; false when there are too few.
+bool Scheduler::grow(Sequence& sequence, i64 tokens) {
+  const i64 wanted = blocks_for(tokens);
   while (static_cast<i64>(sequence.blocks.size()) < wanted) {
     const auto block = pool_.allocate();
     if (!block) return false;
@@ -189,13 +195,30 @@ void Scheduler::admit() {
     }
     if (!sequence.started) sequence.usage.cached_tokens = sequence.computed;
     sequence.started = true;
-    sequence.planned = sequence.remaining();
-    grow(sequence);
+    grow(sequence, sequence.length());
     sequence.planned = std::min({sequence.remaining(), options_.chunk, tokens_left_});
     tokens_left_ -= sequence.planned;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
+}
+
+// How many passes the plan holds: more than one when every sequence decodes, no token must be looked at before the next
+// is drawn (set of seen tokens, reported numbers), none can end for its length on the way, and there are blocks for
+// all. Many sequences make a pass long, and others wait for its end: they get fewer.
+i64 Scheduler::steps_together() const {
+  i64 steps = std::min(options_.max_steps, std::max<i64>(1, 8 * options_.max_steps / std::max<i64>(running(), 8)));
+  for (const Owner& s : running_) {
+    const Request& request = s->request;
+    if (s->planned != 1 || s->remaining() != 1 || request.n_logprobs >= 0 ||
+        request.sampling.repetition_penalty != 1.0f)
+      return 1;
+    steps = std::min({steps, request.max_new_tokens - s->usage.completion_tokens, options_.max_seq_len - s->length()});
+  }
+  i64 more = 0;
+  for (const Owner& s : running_)
+    more += std::max<i64>(0, blocks_for(s->computed + steps) - static_cast<i64>(s->blocks.size()));
+  return more <= pool_.available() ? std::max<i64>(steps, 1) : 1;
 }
 
 void Scheduler::preempt_last() {
@@ -225,8 +248,8 @@ void Scheduler::publish_blocks(Sequence& sequence) {
 
 void Scheduler::commit(const StepResult& result, std::vector<Event>& events) {
   const auto rows = std::count_if(running_.begin(), running_.end(), [](const Owner& s) { return s->row >= 0; });
-  CHECK(rows == static_cast<i64>(result.rows.size()), "a pass gave {} tokens where {} were wanted", result.rows.size(),
-        rows);
+  CHECK(rows * steps_ == static_cast<i64>(result.rows.size()), "a pass gave {} tokens where {} were wanted",
+        result.rows.size(), rows * steps_);
   std::erase_if(running_, [&](const Owner& sequence) {
     sequence->computed += sequence->planned;
     sequence->planned = 0;
@@ -235,10 +258,20 @@ void Scheduler::commit(const StepResult& result, std::vector<Event>& events) {
       publish_blocks(*sequence);
       return false;
     }
-    if (!accept(*sequence, result.rows[static_cast<std::size_t>(row)], events)) return false;
+    if (!accept_all(*sequence, std::span(result.rows).subspan(static_cast<std::size_t>(row)), rows, events))
+      return false;
     release_blocks(*sequence);
     return true;
   });
+}
+
+// The tokens that the plan's passes drew for a sequence, every `stride`-th of `rows`; those after its end are dropped.
+bool Scheduler::accept_all(Sequence& sequence, std::span<const Drawn> rows, i64 stride, std::vector<Event>& events) {
+  for (i64 step = 0; step < steps_; ++step) {
+    if (step > 0) ++sequence.computed;
+    if (accept(sequence, rows[static_cast<std::size_t>(step * stride)], events)) return true;
+  }
+  return false;
 }
 
 // Appends a drawn token and reports it; true when the sequence is finished by it.

@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct SchedulerOptions {
   i64 block_size = 16;       // tokens
   i64 vocab_size = 0;        // prompt ids must be below
   bool prefix_reuse = true;  // look for known beginnings of prompts
+  i64 max_steps = 1;         // decode passes planned at once, for runners that draw tokens without the host
 };
 
 class Scheduler {
@@ -61,18 +63,21 @@ class Scheduler {
   i64 blocks_for(i64 tokens) const;
   void share_out_tokens();
   bool secure_blocks();
-  bool grow(Sequence& sequence);
+  bool grow(Sequence& sequence, i64 tokens);
   void admit();
   void preempt_last();
   void release_blocks(Sequence& sequence);
   void publish_blocks(Sequence& sequence);
+  i64 steps_together() const;
   bool accept(Sequence& sequence, const Drawn& drawn, std::vector<Event>& events);
+  bool accept_all(Sequence& sequence, std::span<const Drawn> rows, i64 stride, std::vector<Event>& events);
 
   SchedulerOptions options_;
   BlockPool pool_;
   std::deque<Owner> waiting_;
   std::vector<Owner> running_;  // in the order of arrival
   i64 tokens_left_ = 0;         // of the pass being planned
+  i64 steps_ = 1;               // of the plan that is being carried out
   i64 preemptions_ = 0;
 };
 

@@ -83,6 +83,7 @@ WeightStore::WeightStore(Backend& backend, int rank, int world_size)
     : backend_(&backend), rank_(rank), world_size_(world_size) {}
 
 Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
+  bytes_ += shape.numel() * size_of(dtype);
   if (backend_ == nullptr) return Tensor(reinterpret_cast<void*>(Arena::kAlignment), dtype, shape);  // never touched
   storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
   const Tensor x(storages_.back().data(), dtype, shape, backend_->device());

@@ -33,6 +33,8 @@ class WeightStore {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   const std::vector<ManifestEntry>& entries() const { return entries_; }
+  // Device memory that was taken; without a checkpoint: that would be.
+  i64 bytes() const { return bytes_; }
 
  private:
   friend class Params;
@@ -49,7 +51,7 @@ class WeightStore {
   Backend* backend_ = nullptr;
   int rank_, world_size_;
   Progress progress_;
-  i64 bytes_read_ = 0;
+  i64 bytes_read_ = 0, bytes_ = 0;
   std::vector<Storage> storages_;
   std::vector<ManifestEntry> entries_;
 };

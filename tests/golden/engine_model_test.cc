@@ -1,13 +1,15 @@
 // The engine on a real model: the embedded one. What a request gets depends on the request alone, however it is
-// scheduled.
+// scheduled. FATHOM_TEST_DEVICE chooses the device (default cpu).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <random>
 #include <set>
 
+#include "backends/cpu/cpu_backend.h"
 #include "backends/create.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
@@ -24,18 +26,44 @@ constexpr i64 kBlockSize = 16;
 
 std::filesystem::path tiny() { return std::filesystem::path(std::getenv("FATHOM_SOURCE_DIR")) / "models/tiny"; }
 
+bool on_cpu() { return std::getenv("FATHOM_TEST_DEVICE") == nullptr; }
+
+std::unique_ptr<Backend> test_device() {
+  return create_backend(on_cpu() ? "cpu" : std::getenv("FATHOM_TEST_DEVICE"), 2);
+}
+
+// A CPU that "records" passes: a replay runs the first recorded call again, which reads and writes the same addresses.
+class RecordingCpu final : public CpuBackend {
+ public:
+  RecordingCpu() : CpuBackend(2) {}
+  std::unique_ptr<Graph> capture(const std::function<void()>& pass) override {
+    class Again final : public Graph {
+     public:
+      explicit Again(std::function<void()> pass) : pass_(std::move(pass)) {}
+      void replay() override { pass_(); }
+      i64 operations() const override { return 1; }
+
+     private:
+      std::function<void()> pass_;
+    };
+    return std::make_unique<Again>(pass);
+  }
+};
+
 // The embedded model with room for `blocks` cache blocks.
 struct Model {
-  explicit Model(i64 blocks, ComputeOptions compute = {.compute = DType::f32})
+  explicit Model(i64 blocks, ComputeOptions compute = {.compute = DType::f32}, bool record = true,
+                 std::unique_ptr<Backend> device = test_device())
       : args(load_model_args_of(tiny())),
         checkpoint(open_checkpoint(tiny())),
-        backend(create_backend("cpu", 2)),
+        backend(std::move(device)),
         runner(*backend, comm, *checkpoint, with_bias(args),
                {.max_tokens = 512,
                 .max_sequences = 8,
                 .max_seq_len = 2048,
                 .blocks = blocks,
                 .block_size = kBlockSize,
+                .record = record,
                 .compute = compute}) {}
 
   static ModelArgs with_bias(ModelArgs args) {
@@ -43,13 +71,14 @@ struct Model {
     return args;
   }
 
-  SchedulerOptions options(i64 chunk = 512) const {
+  SchedulerOptions options(i64 chunk = 512, i64 max_steps = 1) const {
     return {.max_batch_size = 8,
             .max_seq_len = 2048,
             .chunk = chunk,
             .blocks = runner.options().blocks,
             .block_size = kBlockSize,
-            .vocab_size = args.vocab_size};
+            .vocab_size = args.vocab_size,
+            .max_steps = max_steps};
   }
 
   ModelArgs args;
@@ -102,6 +131,51 @@ TEST(EngineModel, ManyRequestsGetWhatEachGetsAlone) {
   const auto requests = ragged_requests(10, 60, 8);
   Engine engine(model.runner, model.options());
   EXPECT_EQ(run(engine, requests), each_alone(model, requests));
+}
+
+TEST(EngineModel, StepsTogetherGiveTheSame) {
+  Model model(256);
+  auto requests = ragged_requests(10, 60, 30);
+  Engine one(model.runner, model.options());
+  const auto expected = run(one, requests);
+  requests[3].stop_ids = {expected.at(3)[11]};
+  requests[4].sampling.repetition_penalty = 1.1f;  // its tokens must be seen one by one
+  Engine again(model.runner, model.options()), many(model.runner, model.options(512, 8));
+  EXPECT_EQ(run(many, requests), run(again, requests));
+}
+
+// Logits of tokens that attend to all rows before them: together they read every row of the cache.
+std::vector<std::vector<float>> readings(Model& model) {
+  std::vector<std::vector<float>> rows;
+  for (i64 position = 255; position < model.runner.options().blocks * kBlockSize; position += 256)
+    rows.push_back(model.runner.forward(single_sequence_plan(Ids{7}, position, kBlockSize, true), false).logits);
+  return rows;
+}
+
+// Steps that are recorded and replayed draw the same tokens, and leave the same bits in the cache, as steps that are
+// called.
+TEST(EngineModel, RecordedStepsGiveTheSameBits) {
+  for (const ComputeOptions& compute : {ComputeOptions{.compute = DType::f32}, ComputeOptions{},
+                                        ComputeOptions{.gemm = GemmMode::fp8}, ComputeOptions{.fused = false}}) {
+    Model recorded(64, compute, true, on_cpu() ? std::make_unique<RecordingCpu>() : test_device());
+    Model called(64, compute, false);
+    auto requests = ragged_requests(5, 60, 40);
+    for (Request& request : requests) request.sampling.temperature = 1;
+    std::map<i64, Ids> tokens[2];
+    for (Model* model : {&recorded, &called}) {
+      SchedulerOptions options = model->options(512, 8);
+      options.prefix_reuse = false;
+      Engine engine(model->runner, options);
+      tokens[model == &called] = run(engine, requests);
+    }
+    EXPECT_EQ(tokens[0], tokens[1]);
+    const auto got = readings(recorded), expected = readings(called);
+    ASSERT_EQ(got.size(), 4u);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_EQ(std::memcmp(got[i].data(), expected[i].data(), got[i].size() * sizeof(float)), 0) << i;
+    EXPECT_GT(recorded.runner.graphs().recordings(), 0);
+    EXPECT_EQ(called.runner.graphs().recordings(), 0);
+  }
 }
 
 TEST(EngineModel, PreemptedRequestsGetTheSame) {

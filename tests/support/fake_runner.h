@@ -38,6 +38,25 @@ class FakeRunner final : public StepRunner {
   }
 
   StepResult run(const StepPlan& plan) override {
+    CHECK(plan.steps == 1 || plan.decodes(), "{} passes of a plan that does not decode", plan.steps);
+    most_steps = std::max(most_steps, plan.steps);
+    StepPlan one = plan;
+    StepResult all;
+    for (i64 step = 0; step < plan.steps; ++step) {
+      one.steps = plan.steps - step;  // what `blocks` has room for
+      const StepResult result = run_once(one);
+      all.rows.insert(all.rows.end(), result.rows.begin(), result.rows.end());
+      if (plan.decodes()) advance(one, result);
+    }
+    return all;
+  }
+
+  i64 passes = 0, tokens = 0, most_tokens = 0, most_sequences = 0, most_steps = 0;
+  bool fail_next = false;
+  TokenId poison = -1;  // logits after this token are not finite
+
+ private:
+  StepResult run_once(const StepPlan& plan) {
     ++passes;
     tokens += plan.tokens();
     most_tokens = std::max(most_tokens, plan.tokens());
@@ -58,17 +77,26 @@ class FakeRunner final : public StepRunner {
     return result;
   }
 
-  i64 passes = 0, tokens = 0, most_tokens = 0, most_sequences = 0;
-  bool fail_next = false;
-  TokenId poison = -1;  // logits after this token are not finite
+  // The next pass's inputs.
+  void advance(StepPlan& plan, const StepResult& drawn) const {
+    for (std::size_t s = 0; s < plan.ids.size(); ++s) {
+      const std::int32_t position = ++plan.positions[s];
+      plan.ids[s] = drawn.rows[s].token;
+      ++plan.context_lens[s];
+      const auto block =
+          static_cast<std::size_t>(plan.block_starts[s]) + static_cast<std::size_t>(position / block_size_);
+      if (block < static_cast<std::size_t>(plan.block_starts[s + 1]))
+        plan.slots[s] = static_cast<std::int32_t>(plan.blocks[block] * block_size_ + position % block_size_);
+    }
+  }
 
- private:
   void run_sequence(const StepPlan& plan, std::size_t s, std::vector<std::uint64_t>& states) {
     const auto first = static_cast<std::size_t>(plan.seq_starts[s]),
                last = static_cast<std::size_t>(plan.seq_starts[s + 1]);
     const auto table = static_cast<std::size_t>(plan.block_starts[s]);
-    CHECK(plan.block_starts[s + 1] - plan.block_starts[s] == (plan.context_lens[s] + block_size_ - 1) / block_size_,
-          "{} blocks for {} tokens", plan.block_starts[s + 1] - plan.block_starts[s], plan.context_lens[s]);
+    const i64 longest = plan.context_lens[s] + plan.steps - 1;
+    CHECK(plan.block_starts[s + 1] - plan.block_starts[s] == (longest + block_size_ - 1) / block_size_,
+          "{} blocks for {} tokens", plan.block_starts[s + 1] - plan.block_starts[s], longest);
     CHECK(last > first && plan.positions[last - 1] + 1 == plan.context_lens[s], "context of sequence {}", s);
     const auto at = [&](i64 position) -> std::uint64_t& {
       const i64 block = plan.blocks[table + static_cast<std::size_t>(position / block_size_)];

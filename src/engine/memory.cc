@@ -1,0 +1,76 @@
+#include "engine/memory.h"
+
+#include <algorithm>
+
+#include "engine/buffers.h"
+#include "ops/ops.h"
+#include "ops/trace.h"
+
+namespace fathom {
+namespace {
+
+// Stands in for the ranks while a pass is measured: nobody is there, no memory is touched.
+class AbsentRanks final : public Communicator {
+ public:
+  AbsentRanks(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_reduce(const Tensor&) override {}
+  void all_gather(const Tensor&, const Tensor&) override {}
+  void broadcast(std::vector<std::byte>&) override {}
+  void abort() override {}
+
+ private:
+  int rank_, size_;
+};
+
+i64 wanted_blocks(const RunnerOptions& options) {
+  return options.blocks > 0 ? options.blocks : options.max_sequences * options.blocks_of(options.max_seq_len);
+}
+
+double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
+
+}  // namespace
+
+i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
+  TraceBackend nothing;
+  AbsentRanks ranks(rank, size);
+  Arena inputs, measure;
+  const PassBuffers buffers = PassBuffers::make(inputs, args, options);
+  const i64 blocks = wanted_blocks(options);
+  const LatentCache cache(nothing, args, args.n_layers, blocks, options.block_size, options.compute.compute);
+  Context ctx{nothing, measure, ranks, options.compute};
+  Batch batch = buffers.whole_batch();
+  batch.max_context = std::min(options.max_seq_len, blocks * options.block_size);
+  batch.total_context = options.max_sequences * batch.max_context;  // sequences may share all their blocks
+  ops::sample(ctx, model(ctx, batch, cache), buffers.sampling(options.max_sequences));
+  return static_cast<i64>(measure.peak());
+}
+
+MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
+  WeightStore store(rank, size);
+  const Transformer model(Params(store, args, options.compute));
+  Arena inputs;
+  PassBuffers::make(inputs, args, options);
+  return {store.bytes(), measure_scratch(model, args, options, rank, size) + static_cast<i64>(inputs.peak()),
+          args.n_layers * options.block_size * (args.kv_lora_rank + args.qk_rope_head_dim) *
+              size_of(options.compute.compute)};
+}
+
+i64 fitting_blocks(const MemoryNeed& need, const RunnerOptions& options, const std::optional<DeviceMemory>& memory) {
+  const i64 wanted = wanted_blocks(options);
+  if (!memory) return wanted;
+  // Kernels keep scratch of their own, and memory is given out in pieces.
+  const i64 reserve = (i64{1} << 28) + memory->total / 100;
+  const i64 room = (memory->free - need.weights - need.scratch - reserve) / need.block;
+  const i64 least = options.blocks > 0 ? wanted : options.blocks_of(options.max_seq_len);
+  CHECK(room >= least,
+        "{} is too small: {:.2f} GiB of weights, {:.2f} GiB of scratch for passes of {} tokens, {:.2f} GiB of cache "
+        "for {} tokens and {:.2f} GiB in reserve are needed, and {:.2f} of {:.2f} GiB are free; a smaller "
+        "--max-seq-len, --max-batch-size or --cache-tokens needs less, FP8 weights (fathom quantize) take half of bf16",
+        memory->device, gib(need.weights), gib(need.scratch), options.max_tokens, gib(least * need.block),
+        least * options.block_size, gib(reserve), gib(memory->free), gib(memory->total));
+  return std::min(wanted, room);
+}
+
+}  // namespace fathom
