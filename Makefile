@@ -8,7 +8,7 @@ ARGS ?=
 build = cmake --build build/$(1) -j $(JOBS) </dev/null >&2
 test = ctest --preset $(1) -j $(JOBS) </dev/null
 
-.PHONY: help chat build test asan tsan fuzz format lint
+.PHONY: help chat build test cuda asan tsan fuzz format lint
 .SILENT:
 help: ## list these commands
 	awk -F ':.*## ' '/^[a-z ]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,15 @@ test: ## build everything and run every test
 	scripts/configure.sh release ON </dev/null >&2
 	$(call build,release)
 	$(call test,release)
+
+# What a machine without a GPU can prove of a build with CUDA; scripts/gpu_check.sh does the rest on one with a GPU.
+cuda_programs = fathom cuda_test device_test engine_model_test golden_test tiny_test memory_test
+cuda: ## build with CUDA (needs its toolkit): build/cuda/bin/fathom, and the checks that need no GPU
+	scripts/setup.sh build test
+	scripts/configure.sh cuda ON </dev/null >&2
+	$(call build,cuda) --target $(cuda_programs)
+	$(call test,cuda) -R '^(cuda_test|device_test|memory_test|engine_model_test|cli_device_test)$$'
+	scripts/install_check.sh build/cuda
 
 asan tsan: ## the tests under the address and undefined-behaviour (asan) or thread (tsan) sanitizers
 	scripts/setup.sh build test

@@ -2,6 +2,13 @@
 
 set(FATHOM_CUDA_ARCHS "90a" CACHE STRING "GPU architectures, such as 80;89;90a; the last also as PTX with FATHOM_CUDA_PTX")
 option(FATHOM_CUDA_PTX "Add portable code, so that newer GPUs run too" OFF)
+find_program(FATHOM_NVCC nvcc PATHS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+if(NOT FATHOM_NVCC)
+  message(FATAL_ERROR "FATHOM_CUDA needs the CUDA toolkit: there is no nvcc in PATH, CUDA_HOME or /usr/local/cuda; install it, or configure without FATHOM_CUDA")
+endif()
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  set(CMAKE_CUDA_COMPILER ${FATHOM_NVCC})
+endif()
 set(CMAKE_CUDA_ARCHITECTURES OFF)  # the flags below say it
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)

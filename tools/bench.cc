@@ -8,6 +8,7 @@
 
 #include "backends/create.h"
 #include "engine/decode_graphs.h"
+#include "engine/memory.h"
 #include "model/transformer.h"
 #include "ops/ops.h"
 #include "ops/trace.h"
@@ -23,7 +24,7 @@ struct Flags {
   std::vector<i64> batches{1}, contexts{128}, prefills;
   i64 steps = 64, layers = 0, threads = 0;
   double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
-  bool plain = false, no_graphs = false;
+  bool plain = false, no_graphs = false, no_decode = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -130,8 +131,31 @@ class Session {
   std::size_t capacity_ = 0;
 };
 
-void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, Session& session, i64 batch,
-                  i64 context) {
+// Seconds of one of many tiny operations, recorded one after another: what a kernel costs besides its work.
+double kernel_gap(Backend& backend) {
+  constexpr int kChain = 512;
+  const Storage storage = backend.allocate(1024);
+  const Tensor x(storage.data(), DType::f32, {1, 4}, backend.device());
+  const Tensor y(static_cast<std::byte*>(storage.data()) + 512, DType::f32, {1, 4}, backend.device());
+  const auto chain = [&] {
+    for (int i = 0; i < kChain; ++i) backend.cast(i % 2 == 0 ? y : x, i % 2 == 0 ? x : y);
+  };
+  chain();
+  const auto graph = backend.capture(chain);
+  if (graph == nullptr) return 0;
+  double best = 1e30;
+  for (int i = 0; i < 3; ++i) {
+    backend.synchronize();
+    const auto start = Clock::now();
+    graph->replay();
+    backend.synchronize();
+    best = std::min(best, seconds_since(start) / kChain);
+  }
+  return best;
+}
+
+void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, Session& session, i64 batch, i64 context,
+                  double gap) {
   const i64 room = context + flags.steps + 16;
   Inputs inputs(backend, batch, context, 1, room);
   inputs.batch.max_context = DecodeGraphs::rounded_context(room);
@@ -152,10 +176,11 @@ void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, S
   const i64 operations = graphs.operations(batch, inputs.batch.max_context);
   std::printf(
       "decode   batch %4lld ctx %6lld  %8.3f ms/step %10.1f tok/s  floor %7.3f ms  share %5.1f %%  kernels/layer "
-      "%.1f\n",
+      "%.1f  gaps up to %.3f ms\n",
       static_cast<long long>(batch), static_cast<long long>(context), seconds * 1e3,
       static_cast<double>(batch) / seconds, floor * 1e3, 100 * floor / seconds,
-      static_cast<double>(operations) / static_cast<double>(args.n_layers));
+      static_cast<double>(operations) / static_cast<double>(args.n_layers),
+      static_cast<double>(operations) * gap * 1e3);
   std::fflush(stdout);
 }
 
@@ -174,6 +199,18 @@ void bench_prefill(Backend& backend, Session& session, i64 tokens) {
   std::fflush(stdout);
 }
 
+// Throws Error before anything is loaded when the weights and a cache of `rows` tokens cannot fit.
+void require_memory(const Backend& backend, const ModelArgs& args, const ComputeOptions& options, i64 rows) {
+  const RunnerOptions room{.max_tokens = 1,
+                           .max_sequences = 1,
+                           .max_seq_len = args.max_seq_len,
+                           .blocks = (rows + Inputs::kBlock - 1) / Inputs::kBlock,
+                           .block_size = Inputs::kBlock,
+                           .compute = options};
+  const auto memory = backend.memory();
+  if (memory) fitting_blocks(measure_memory(args, room), room, memory);
+}
+
 void run(const Flags& flags) {
   if (flags.config.empty()) throw UsageError("name a configuration with --config");
   const ModelArgs args = bench_args(flags);
@@ -184,18 +221,23 @@ void run(const Flags& flags) {
   options.attn = flags.attn == "naive" ? AttnImpl::naive : AttnImpl::absorb;
   options.fused = !flags.plain;
   i64 rows = 64;
-  for (const i64 b : flags.batches)
-    for (const i64 c : flags.contexts) rows = std::max(rows, b * (c + flags.steps + 16 + Inputs::kBlock));
+  if (!flags.no_decode)
+    for (const i64 b : flags.batches)
+      for (const i64 c : flags.contexts) rows = std::max(rows, b * (c + flags.steps + 16 + Inputs::kBlock));
   for (const i64 t : flags.prefills) rows = std::max(rows, t + Inputs::kBlock);
   std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
               static_cast<long long>(args.n_layers), std::string(args.format().name).c_str(), flags.gemm.c_str(),
               flags.attn.c_str(), choice.c_str());
+  require_memory(*backend, args, options, rows);
   const auto start = Clock::now();
   Session session(*backend, args, options, rows);
   backend->synchronize();
   std::printf("weights and cache ready after %.1f s\n", seconds_since(start));
-  for (const i64 b : flags.batches)
-    for (const i64 c : flags.contexts) bench_decode(flags, *backend, args, session, b, c);
+  const double gap = kernel_gap(*backend);
+  if (gap > 0) std::printf("a recorded operation without work takes %.2f us\n", gap * 1e6);
+  if (!flags.no_decode)
+    for (const i64 b : flags.batches)
+      for (const i64 c : flags.contexts) bench_decode(flags, *backend, args, session, b, c, gap);
   for (const i64 t : flags.prefills) bench_prefill(*backend, session, t);
 }
 
@@ -217,6 +259,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--prefill", flags->prefills, "Tokens of a prompt")->delimiter(',');
   command->add_option("--steps", flags->steps, "Decode steps that are timed")->capture_default_str();
   command->add_option("--bandwidth", flags->bandwidth, "Bytes a second of the floor")->capture_default_str();
+  command->add_flag("--no-decode", flags->no_decode, "Measure prompts only");
   command->add_flag("--plain", flags->plain, "Plain operations only");
   command->add_flag("--no-graphs", flags->no_graphs, "Do not record passes");
   command->callback([flags] { run(*flags); });

@@ -17,7 +17,8 @@ ROMANIA = "What's the capital of Romania?\n"
 BUCHAREST = r"The capital of Romania is Bucharest\."
 
 # Proved on an empty machine by scripts/fresh_machine.sh; inside a test they would build and test recursively.
-ELSEWHERE = {"sudo apt-get install -y git make", "make chat", "make test"}
+ELSEWHERE = {"sudo apt-get install -y git make", "make chat", "make test",
+             "make cuda"}  # a step of .ci/run
 
 # The command without the program's path -> (standard input, pattern of its whole standard output, files it must write).
 RUN = {

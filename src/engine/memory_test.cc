@@ -1,0 +1,69 @@
+#include "engine/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "model/manifest.h"
+
+namespace fathom {
+namespace {
+
+constexpr i64 kGiB = i64{1} << 30;
+
+RunnerOptions options_of(i64 blocks) {
+  return {.max_tokens = 64, .max_sequences = 4, .max_seq_len = 1600, .blocks = blocks, .block_size = 16};
+}
+
+std::optional<DeviceMemory> device(i64 free) { return DeviceMemory{"GPU 0 (a card)", free, 100 * kGiB}; }
+
+TEST(Memory, CacheTakesWhatIsWantedOrWhatFits) {
+  const MemoryNeed need{10 * kGiB, 2 * kGiB, kGiB / 16};
+  EXPECT_EQ(fitting_blocks(need, options_of(0), std::nullopt), 400);  // four sequences of 100 blocks
+  EXPECT_EQ(fitting_blocks(need, options_of(7), std::nullopt), 7);    // as asked
+  EXPECT_EQ(fitting_blocks(need, options_of(0), device(90 * kGiB)), 400);
+  // 12 GiB are taken, a quarter and a hundredth of the card stay free: 18.75 GiB are left for the cache.
+  EXPECT_EQ(fitting_blocks(need, options_of(0), device(32 * kGiB)), 300);
+  EXPECT_EQ(fitting_blocks(need, options_of(200), device(32 * kGiB)), 200);
+}
+
+TEST(Memory, TooLittleIsToldWithNumbersAndOptions) {
+  const MemoryNeed need{10 * kGiB, 2 * kGiB, kGiB / 16};
+  const auto refusal = [&](i64 blocks, i64 free) {
+    try {
+      fitting_blocks(need, options_of(blocks), device(free));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(0, 20 * kGiB), "");  // 108 blocks fit, a sequence has 100
+  const std::string too_little = refusal(0, 19 * kGiB);
+  for (const char* part : {"GPU 0 (a card)", "10.00 GiB of weights", "2.00 GiB of scratch", "6.25 GiB of cache",
+                           "1600 tokens", "19.00 of 100.00 GiB are free", "--max-seq-len", "--cache-tokens"})
+    EXPECT_NE(too_little.find(part), std::string::npos) << part << " in: " << too_little;
+  EXPECT_NE(refusal(301, 32 * kGiB), "");
+  EXPECT_NE(refusal(1, 11 * kGiB), "");  // not even the weights
+}
+
+// The dry measure counts what the manifest lists; the absorbed form keeps wkv_b as two bf16 matrices, and there is a
+// table of rotations.
+TEST(Memory, WeightsAreThoseOfTheManifest) {
+  ModelArgs args;
+  RunnerOptions options = options_of(0);
+  options.max_seq_len = args.max_seq_len;
+  i64 listed = 0;
+  for (const ManifestEntry& entry : manifest(args)) {
+    const bool vector = entry.full.shape.rank() == 1;  // kept as float32
+    listed += entry.shape().numel() * (vector ? 4 : size_of(entry.full.dtype));
+  }
+  const MemoryNeed need = measure_memory(args, options);
+  EXPECT_GE(need.weights, listed);
+  EXPECT_LT(need.weights, listed + listed / 100 + args.max_seq_len * args.qk_rope_head_dim * 4);
+  EXPECT_EQ(need.block, args.n_layers * 16 * (args.kv_lora_rank + args.qk_rope_head_dim) * 2);
+  EXPECT_GT(need.scratch, 0);
+  RunnerOptions more = options;
+  more.max_tokens *= 4;
+  EXPECT_GT(measure_memory(args, more).scratch, need.scratch);
+}
+
+}  // namespace
+}  // namespace fathom
