@@ -46,7 +46,11 @@ __device__ inline void widen_e4m3(std::uint32_t codes, std::uint32_t& low, std::
   const auto pair = [](std::uint32_t spread) {
     const std::uint32_t bits = (spread & 0x80008000u) | (spread >> 4 & 0x07f007f0u);
     std::uint32_t value;
+#if __CUDA_ARCH__ >= 900
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(bits), "r"(0x7b807b80u));
+#else  // the same product, plus -0
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(value) : "r"(bits), "r"(0x7b807b80u), "r"(0x80008000u));
+#endif
     return value;
   };
   low = pair(__byte_perm(codes, 0, 0x1404));
