@@ -75,7 +75,7 @@ std::string cuda_obstacle(int index) {
                      attribute(cudaDevAttrComputeCapabilityMinor, index), cuda::built_for());
 }
 
-CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
+CudaBackend::CudaBackend(int index, bool portable) : index_(index), portable_(portable) {
   std::string why;
   const int count = cuda_devices(why);
   CHECK(count > 0, "cannot use --device cuda: {}; use --device cpu", why);
@@ -84,7 +84,6 @@ CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
   description_ = fmt::format("GPU {} ({})", index, cuda_device_description(index));
   const std::string obstacle = cuda_obstacle(index);
   CHECK(obstacle.empty(), "cannot use --device cuda:{}: {}; use --device cpu", index, obstacle);
-  hopper_ = attribute(cudaDevAttrComputeCapabilityMajor, index) == 9 && !portable;
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
   check_cuda(cudaMallocHost(&staging_, kStaging + kSmallUpload), "allocate pinned memory");
   fetched_ = static_cast<std::byte*>(staging_) + kStaging;

@@ -21,8 +21,8 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;
 
   std::string name() const override { return "cuda"; }
-  // Whether the kernels for sm_90a may be used: the card is one, and they were not forbidden.
-  bool hopper() const { return hopper_; }
+  // Whether kernels that only some architectures have were forbidden.
+  bool portable() const { return portable_; }
   Device device() const override { return {DeviceType::cuda, index_}; }
   Storage allocate(std::size_t bytes) override;
   void upload(const Tensor& y, const void* host) override;
@@ -81,7 +81,7 @@ class CudaBackend final : public Backend {
   int index_;
   cudaStream_t stream_ = nullptr;
   std::string description_;
-  bool hopper_ = false;
+  bool portable_ = false;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs
   Storage counter_;
