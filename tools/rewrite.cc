@@ -101,6 +101,13 @@ bool is_checkpoint_file(const std::string& name) {
          name.find(".safetensors.partial-") != std::string::npos || name.find(".json.partial") != std::string::npos;
 }
 
+// What a file takes of the disk; an unfinished one has room reserved.
+i64 bytes_on_disk(const fs::path& path) {
+  constexpr i64 kStatBlock = 512;
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? static_cast<i64>(info.st_blocks) * kStatBlock : 0;
+}
+
 class Job {
  public:
   Job(const RewritePlan& plan, const RewriteOptions& options)
@@ -151,6 +158,7 @@ class Job {
     save(unfinished_);
     fs::remove(plan_.target / kManifestFile);
     write_outputs(progress);
+    report.kept_bytes = kept_bytes_;
     write_small_files();
     save(plan_.target / kManifestFile);
     fs::remove(unfinished_);
@@ -164,10 +172,19 @@ class Job {
     return {};
   }
 
+  bool resumes() const { return !found_.is_null() && !options_.restart; }
+
+  // An unfinished file of an earlier run of the same plan.
+  bool continues(const std::string& name) const {
+    return resumes() && std::any_of(plan_.outputs.begin(), plan_.outputs.end(), [&](const OutputFile& output) {
+             return !kept_.contains(output.name) && name.starts_with(output.name + ".partial-");
+           });
+  }
+
   // Files of an earlier run of the same plan that are finished.
   void keep_finished() {
     state_ = Json{{"kind", plan_.kind}, {"options", plan_.options}, {"plan", key_}, {"files", Json::object()}};
-    if (found_.is_null() || options_.restart) return;
+    if (!resumes()) return;
     for (const OutputFile& output : plan_.outputs) {
       const auto entry = found_["files"].find(output.name);
       const fs::path path = plan_.target / output.name;
@@ -195,7 +212,7 @@ class Job {
       for (const auto& entry : fs::directory_iterator(plan_.target))
         if (const std::string name = entry.path().filename().string();
             is_checkpoint_file(name) && !kept_.contains(name))
-          present += static_cast<i64>(entry.file_size());
+          present += bytes_on_disk(entry.path());
     const i64 free = static_cast<i64>(fs::space(folder).available) + present;
     CHECK(free >= needed, "{} has {} of free space, {} are needed", folder.string(), bytes_text(free),
           bytes_text(needed));
@@ -207,7 +224,7 @@ class Job {
     for (const auto& entry : fs::directory_iterator(plan_.target)) {
       const std::string name = entry.path().filename().string();
       const bool ours = is_checkpoint_file(name) || name.find(".partial-") != std::string::npos;
-      if (ours && !kept_.contains(name) && name != kUnfinishedFile && name != kManifestFile)
+      if (ours && !kept_.contains(name) && name != kUnfinishedFile && name != kManifestFile && !continues(name))
         old.push_back(entry.path());
     }
     for (const fs::path& path : old) fs::remove(path);
@@ -222,12 +239,13 @@ class Job {
       if (kept_.contains(output.name)) done += output.bytes;
     for (const OutputFile& output : plan_.outputs) {
       if (kept_.contains(output.name)) continue;
-      FileDigest digest;
       const auto hear = [&](i64 bytes) {
         done += bytes;
         if (progress) progress(done, plan_.bytes());
       };
-      stream_tensors(*plan_.checkpoint, output.items, plan_.target / output.name, pool, hear, &digest);
+      const FileDigest digest = stream_tensors(*plan_.checkpoint, output.items, plan_.target / output.name, pool,
+                                               {.hash = true, .resume = resumes(), .progress = hear});
+      kept_bytes_ += digest.kept_bytes;
       state_["files"][output.name] = describe(digest);
       save(unfinished_);
     }
@@ -252,6 +270,7 @@ class Job {
   fs::path unfinished_;
   Json found_, state_;                // the earlier run's record, and this one's
   std::map<std::string, bool> kept_;  // names of finished files
+  i64 kept_bytes_ = 0;                // in the unfinished one
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ struct RewriteOptions {
 struct RewriteReport {
   i64 bytes = 0, tensors = 0;
   int files = 0, kept = 0;  // files in all; of these finished by an earlier run
+  i64 kept_bytes = 0;       // of the file at which an earlier run was interrupted
   bool complete_before = false;
 };
 

@@ -42,13 +42,15 @@ void print_result(const RewritePlan& plan, const RewriteReport& report, double s
                        {"target", plan.target.string()},
                        {"files", report.files},
                        {"files_kept", report.kept},
+                       {"bytes_kept_of_unfinished_file", report.kept_bytes},
                        {"tensors", report.tensors},
                        {"bytes", report.bytes},
                        {"seconds", seconds}});
   const std::string target = plan.target.string();
   if (report.complete_before)
     return fmt::print(stderr, "{} is complete already: {} files; --restart writes them again\n", target, report.files);
-  const std::string kept = report.kept > 0 ? fmt::format(" ({} finished before)", report.kept) : "";
+  std::string kept = report.kept > 0 ? fmt::format(" ({} finished before)", report.kept) : "";
+  if (report.kept_bytes > 0) kept += fmt::format(", {} of another one were there", bytes_text(report.kept_bytes));
   fmt::print(stderr, "{}: {} tensors, {} in {} files{}, {:.1f} s, {}/s\n", target, report.tensors,
              bytes_text(report.bytes), report.files, kept, seconds,
              bytes_text(static_cast<i64>(static_cast<double>(report.bytes) / std::max(seconds, 1e-9))));

@@ -114,10 +114,11 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
   for (const Plan& plan : plans) total += plan.bytes;
   ThreadPool pool(options.threads);
   for (const Plan& plan : plans) {
-    stream_tensors(*checkpoint, plan.items, options.out / plan.file, pool, [&](i64 bytes) {
+    const auto hear = [&](i64 bytes) {
       done += bytes;
       if (progress) progress(done, total);
-    });
+    };
+    stream_tensors(*checkpoint, plan.items, options.out / plan.file, pool, {.progress = hear});
     report.tensors += static_cast<i64>(plan.items.size());
     ++report.files;
   }

@@ -43,6 +43,8 @@ class Checkpoint {
   virtual const TensorInfo* find(std::string_view name) const = 0;
   // Copies the (part of the) tensor to `out`, which has exactly its bytes, row-major. Safe from several threads.
   virtual void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const = 0;
+  // Says that this will be read soon, so that a disk can begin.
+  virtual void prefetch(const TensorInfo& /*info*/, const Slice& /*slice*/) const {}
   // 1: tensors are whole. N: this is one rank's share of a conversion for N ranks, already cut.
   virtual int shards() const { return 1; }
 };

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <unordered_set>
 
 #include <nlohmann/json.hpp>
 
@@ -126,14 +127,6 @@ int write_rank(DType dtype) {
   return static_cast<int>(std::find(kOrder.begin(), kOrder.end(), dtype) - kOrder.begin());
 }
 
-std::vector<TensorInfo> in_write_order(std::vector<TensorInfo> tensors) {
-  std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    const int left = write_rank(a.dtype), right = write_rank(b.dtype);
-    return left != right ? left < right : a.name < b.name;
-  });
-  return tensors;
-}
-
 }  // namespace
 
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::string& source_name) {
@@ -178,6 +171,17 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name) const {
 
 i64 SafetensorsFile::offset(std::string_view name) const { return bytes(name).data() - file_.bytes().data(); }
 
+std::vector<TensorInfo> in_write_order(std::vector<TensorInfo> tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    const int left = write_rank(a.dtype), right = write_rank(b.dtype);
+    return left != right ? left < right : a.name < b.name;
+  });
+  std::unordered_set<std::string_view> names;
+  for (const TensorInfo& info : tensors)
+    CHECK(names.insert(info.name).second, "tensor {} would be written twice", info.name);
+  return tensors;
+}
+
 std::string safetensors_header(std::span<const TensorInfo> tensors,
                                const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -203,10 +207,7 @@ std::string safetensors_header(std::span<const TensorInfo> tensors,
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
                                      const std::map<std::string, std::string>& metadata)
     : tensors_(in_write_order(std::move(tensors))), header_(safetensors_header(tensors_, metadata)), file_(path) {
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    CHECK(i == 0 || tensors_[i].name != tensors_[i - 1].name, "tensor {} would be written twice", tensors_[i].name);
-    left_ += tensors_[i].bytes();
-  }
+  for (const TensorInfo& info : tensors_) left_ += info.bytes();
   file_.write(header_);
 }
 

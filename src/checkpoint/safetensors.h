@@ -71,6 +71,9 @@ class SafetensorsWriter {
   i64 left_ = 0;  // bytes still to come
 };
 
+// The tensors as the writer puts them into the file; throws Error when a name comes twice.
+std::vector<TensorInfo> in_write_order(std::vector<TensorInfo> tensors);
+
 // The header that the writer puts first: length field, JSON, padding to 8 bytes.
 std::string safetensors_header(std::span<const TensorInfo> tensors, const std::map<std::string, std::string>& metadata);
 

@@ -58,6 +58,17 @@ void StoredCheckpoint::read_at(const SafetensorsFile& file, i64 offset, std::spa
   }
 }
 
+void StoredCheckpoint::prefetch(const TensorInfo& info, const Slice& slice) const {
+  const auto found = index_.find(info.name);
+  if (found == index_.end()) return;
+  const SafetensorsFile& file = *files_.stored()[found->second].file;
+  const TensorInfo& whole = tensors_[found->second];
+  const bool rows = slice.dim == 0 && whole.shape[0] > 0;
+  const i64 row = rows ? whole.bytes() / whole.shape[0] : 0;
+  ::posix_fadvise(descriptors_.at(&file), file.offset(whole.name) + (rows ? row * slice.start : 0),
+                  rows ? row * slice.length : whole.bytes(), POSIX_FADV_WILLNEED);
+}
+
 void StoredCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const {
   const auto found = index_.find(info.name);
   CHECK(found != index_.end(), "{} has no tensor {}", description(), shown(info.name));

@@ -23,6 +23,7 @@ class StoredCheckpoint : public Checkpoint {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override;
   void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override;
+  void prefetch(const TensorInfo& info, const Slice& slice) const override;
 
   // The stored tensor that means this reference name; nullptr when there is none.
   const TensorInfo* of_reference(std::string_view reference_name) const;
@@ -50,6 +51,7 @@ class CastCheckpoint : public Checkpoint {
   const TensorInfo* find(std::string_view name) const override;
   // Of cast matrices: whole tensors or rows from a multiple of 128 on.
   void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override;
+  void prefetch(const TensorInfo& info, const Slice& slice) const override { stored_.prefetch(info, slice); }
 
   // FP8 matrices without a scale.
   const std::vector<std::string>& unscaled() const { return unscaled_; }

@@ -22,16 +22,22 @@ struct StreamItem {
 // What a written file holds.
 struct FileDigest {
   i64 bytes = 0;
-  std::string sha256;
+  std::string sha256;                      // empty unless hashes were asked for
   std::vector<TensorInfo> tensors;         // in the order of their bytes
   std::vector<std::string> tensor_sha256;  // of each
+  i64 kept_bytes = 0;                      // were written by an earlier, interrupted run
+};
+
+struct StreamOptions {
+  bool hash = false;
+  bool resume = false;                      // goes on with the unfinished file of an earlier run of the same items
+  i64 mark_bytes = i64{512} << 20;          // at least so much is written between two synced marks
+  std::function<void(i64 bytes)> progress;  // hears the bytes of tensors that are done since the last call
 };
 
 // Writes the items to `path`; the file appears when it is complete. Parts are read by the threads of the pool while
-// those before them are written. `progress` hears the bytes of each written batch. The digest, if asked for, is
-// computed on the way.
-void stream_tensors(const Checkpoint& checkpoint, const std::vector<StreamItem>& items,
-                    const std::filesystem::path& path, ThreadPool& pool,
-                    const std::function<void(i64 bytes)>& progress = {}, FileDigest* digest = nullptr);
+// those before them are hashed and written, all three at once.
+FileDigest stream_tensors(const Checkpoint& checkpoint, const std::vector<StreamItem>& items,
+                          const std::filesystem::path& path, ThreadPool& pool, const StreamOptions& options = {});
 
 }  // namespace fathom

@@ -1,6 +1,7 @@
 #include "quant/fp8_block.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -16,11 +17,18 @@ void for_each_block(i64 rows, i64 cols, Body&& body) {
       body(r, std::min(rows, r + kFp8Block), c, std::min(cols, c + kFp8Block), block);
 }
 
-template <typename Store>
-void dequantize(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, Store&& store) {
+// A block has far more codes than there are different ones: their values are computed once, by `value(code, scale)`.
+template <typename T, typename Value>
+void dequantize(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, T* y, Value&& value) {
+  std::array<T, 256> table;
   for_each_block(rows, cols, [&](i64 r0, i64 r1, i64 c0, i64 c1, i64 block) {
-    for (i64 r = r0; r < r1; ++r)
-      for (i64 c = c0; c < c1; ++c) store(r * cols + c, e4m3_to_float(codes[r * cols + c]) * scales[block]);
+    for (std::size_t code = 0; code < table.size(); ++code)
+      table[code] = value(static_cast<e4m3_bits>(code), scales[block]);
+    for (i64 r = r0; r < r1; ++r) {
+      const e4m3_bits* in = codes + r * cols;
+      T* out = y + r * cols;
+      for (i64 c = c0; c < c1; ++c) out[c] = table[in[c]];
+    }
   });
 }
 
@@ -83,11 +91,12 @@ void quantize_weight(const float* w, i64 rows, i64 cols, bool power_of_two, e4m3
 }
 
 void dequantize_weight(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, float* y) {
-  dequantize(codes, scales, rows, cols, [y](i64 i, float value) { y[i] = value; });
+  dequantize(codes, scales, rows, cols, y, [](e4m3_bits code, float scale) { return e4m3_to_float(code) * scale; });
 }
 
 void dequantize_weight(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, bf16_bits* y) {
-  dequantize(codes, scales, rows, cols, [y](i64 i, float value) { y[i] = float_to_bf16(value); });
+  dequantize(codes, scales, rows, cols, y,
+             [](e4m3_bits code, float scale) { return float_to_bf16(e4m3_to_float(code) * scale); });
 }
 
 void quantize_activation(const float* x, i64 n, bool power_of_two, e4m3_bits* codes, float* scales) {
