@@ -31,12 +31,12 @@ test: ## build everything and run every test
 	$(call test,release)
 
 # What a machine without a GPU can prove of a build with CUDA; scripts/gpu_check.sh does the rest on one with a GPU.
-cuda_programs = fathom cuda_test device_test engine_model_test golden_test tiny_test memory_test
+cuda_programs = fathom cuda_test device_test engine_model_test golden_test tiny_test
 cuda: ## build with CUDA (needs its toolkit): build/cuda/bin/fathom, and the checks that need no GPU
 	scripts/setup.sh build test
 	scripts/configure.sh cuda ON </dev/null >&2
 	$(call build,cuda) --target $(cuda_programs)
-	$(call test,cuda) -R '^(cuda_test|device_test|memory_test|engine_model_test|cli_device_test)$$'
+	$(call test,cuda) -R '^(cuda_test|device_test|cli_device_test)$$'
 	scripts/install_check.sh build/cuda
 
 asan tsan: ## the tests under the address and undefined-behaviour (asan) or thread (tsan) sanitizers

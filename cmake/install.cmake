@@ -8,6 +8,11 @@ if(FATHOM_CUDA AND FATHOM_TESTS)
   list(APPEND installed cuda_test device_test engine_model_test golden_test tiny_test)
   install(DIRECTORY ${CMAKE_BINARY_DIR}/data/golden ${CMAKE_BINARY_DIR}/data/tiny DESTINATION share/fathom/data)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/scripts/gpu_check.sh DESTINATION bin)
+  foreach(bench cuda_bench gpu_kernel_bench)  # where they were built
+    if(TARGET ${bench})
+      install(PROGRAMS $<TARGET_FILE:${bench}> DESTINATION bin OPTIONAL)
+    endif()
+  endforeach()
 endif()
 set_target_properties(${installed} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
 foreach(program ${installed})  # a path of the old kind is also where the libraries' own libraries are looked for

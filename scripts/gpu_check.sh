@@ -64,7 +64,7 @@ refuses() {  # refuses NAME TEXT COMMAND...: one error line that holds the text
 
 bench() {
   row bench "$*"
-  timeout 300 "$fathom" bench --device cuda "$@" 2>&1 | grep -E 'decode|prefill|error'
+  timeout 300 "$fathom" bench --device cuda "$@" 2>&1 | grep -E 'decode|prefill|engine|without work|error'
   ((PIPESTATUS[0] == 0)) || failed=1
 }
 
@@ -103,6 +103,8 @@ if wants decode; then
   bench --config "$config/config_16B.json" --batch 1 --ctx 128,4096 --steps 128
   bench --config "$config/config_16B.json" --batch 8,32,64,128 --ctx 1024 --steps 32
   bench --config "$config/config_16B.json" --dtype fp8 --batch 1,8,32,128 --ctx 128 --steps 64
+  bench --config "$config/config_16B.json" --engine --batch 1,8 --ctx 128,1024 --steps 128
+  bench --config "$config/config_16B.json" --engine --batch 1 --ctx 128 --steps 128 --no-graphs
   bench --config "$config/config_671B.json" --layers 6 --batch 1,8,64 --ctx 128,4096 --steps 32
   bench --config "$config/config_671B.json" --layers 6 --gemm fp8 --batch 1 --ctx 128 --steps 32
 fi
@@ -117,7 +119,7 @@ if wants kernels; then
   for program in "$prefix"/bin/*_bench; do
     [[ -x $program ]] || continue
     row kernels "$(basename "$program")"
-    timeout 300 "$program" 2>&1 || failed=1
+    LD_LIBRARY_PATH=$prefix/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} timeout 300 "$program" 2>&1 || failed=1
   done
 fi
 row result "$( ((failed)) && echo FAILED || echo ok)"

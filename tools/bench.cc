@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 #include "ops/trace.h"
 #include "tools/bench_bytes.h"
+#include "tools/bench_engine.h"
 #include "tools/commands.h"
 #include "tools/model_source.h"
 
@@ -24,7 +25,7 @@ struct Flags {
   std::vector<i64> batches{1}, contexts{128}, prefills;
   i64 steps = 64, layers = 0, threads = 0;
   double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
-  bool plain = false, no_graphs = false, no_decode = false;
+  bool plain = false, no_graphs = false, no_decode = false, engine = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -228,6 +229,12 @@ void run(const Flags& flags) {
   std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
               static_cast<long long>(args.n_layers), std::string(args.format().name).c_str(), flags.gemm.c_str(),
               flags.attn.c_str(), choice.c_str());
+  if (flags.engine) {
+    std::vector<EngineCase> cases;
+    for (const i64 b : flags.batches)
+      for (const i64 c : flags.contexts) cases.push_back({b, c, flags.steps, !flags.no_graphs});
+    return bench_engine(*backend, args, options, cases);
+  }
   require_memory(*backend, args, options, rows);
   const auto start = Clock::now();
   Session session(*backend, args, options, rows);
@@ -260,6 +267,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--steps", flags->steps, "Decode steps that are timed")->capture_default_str();
   command->add_option("--bandwidth", flags->bandwidth, "Bytes a second of the floor")->capture_default_str();
   command->add_flag("--no-decode", flags->no_decode, "Measure prompts only");
+  command->add_flag("--engine", flags->engine, "Requests through the engine, as generate and chat run them");
   command->add_flag("--plain", flags->plain, "Plain operations only");
   command->add_flag("--no-graphs", flags->no_graphs, "Do not record passes");
   command->callback([flags] { run(*flags); });

@@ -46,11 +46,15 @@ bool steps_together(const StepPlan& plan) {
 
 Runner::Runner(Backend& backend, Communicator& comm, const Checkpoint& checkpoint, const ModelArgs& args,
                const RunnerOptions& options, const WeightStore::Progress& progress)
+    : Runner(backend, comm, WeightStore(checkpoint, backend, comm.rank(), comm.size(), progress), args, options) {}
+
+Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const ModelArgs& args,
+               const RunnerOptions& options)
     : backend_(backend),
       comm_(comm),
       args_(args),
       options_(checked(resolved(options, args), args_, backend, comm)),
-      store_(checkpoint, backend, comm.rank(), comm.size(), progress),
+      store_(std::move(store)),
       model_(Params(store_, args_, options_.compute)),
       buffer_arena_(input_memory(backend, args_, options_)),
       buffers_(PassBuffers::make(buffer_arena_, args_, options_)),

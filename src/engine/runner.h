@@ -18,6 +18,8 @@ class Runner final : public StepRunner {
   // communicator outlive the runner; the checkpoint is not needed afterwards.
   Runner(Backend& backend, Communicator& comm, const Checkpoint& checkpoint, const ModelArgs& args,
          const RunnerOptions& options, const WeightStore::Progress& progress = {});
+  // The same with weights from `store`, such as random ones for benches.
+  Runner(Backend& backend, Communicator& comm, WeightStore store, const ModelArgs& args, const RunnerOptions& options);
 
   StepResult run(const StepPlan& plan) override;
 
