@@ -71,6 +71,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--cache-tokens", flags.cache_tokens,
                  "Tokens that the cache holds; else for all sequences at full length, or what fits beside the weights")
       ->check(CLI::Range(i64{1}, i64{1} << 40));
+  app.add_option("--chunk", flags.chunk, "Prompt tokens of a pass; else 512, on a GPU 4096")
+      ->check(CLI::Range(i64{1}, i64{1} << 24));
   app.add_flag("--no-graphs", flags.no_graphs, "On a GPU: launch each operation instead of replaying recorded steps");
   app.add_option("--max-batch-size", flags.max_batch_size, "Sequences run at once; else the configuration's")
       ->check(CLI::Range(i64{1}, i64{1} << 16));

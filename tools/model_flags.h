@@ -23,6 +23,7 @@ struct ModelFlags {
   i64 max_seq_len = 0;     // 0: what the configuration says
   i64 max_batch_size = 0;  // 0: what the configuration says
   i64 cache_tokens = 0;    // 0: for all sequences at full length, or what the device holds
+  i64 chunk = 0;           // prompt tokens of a pass; 0: what suits the device
   bool no_graphs = false;
 
   ComputeOptions options() const;

@@ -53,7 +53,7 @@ Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_bat
       backend_(flags.backend()) {
   const ModelArgs args = with_flags(source.args, flags, max_batch_size);
   const bool gpu = backend_->device().type == DeviceType::cuda;
-  const i64 chunk = std::min(gpu ? kGpuChunk : kChunk, args.max_seq_len);
+  const i64 chunk = std::min(flags.chunk > 0 ? flags.chunk : gpu ? kGpuChunk : kChunk, args.max_seq_len);
   LoadProgress progress(*source.checkpoint);
   runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args,
                                      RunnerOptions{.max_tokens = std::max(chunk, args.max_batch_size),
@@ -87,7 +87,8 @@ Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerFlags&
 }
 
 void Session::warm_up() {
-  engine_->submit({.id = -1, .prompt = tokenizer_.encode_with_bos("DeepSeek"), .max_new_tokens = 2});
+  const bool recorded = engine_->scheduler().options().max_steps > 1;  // by the second step, replayed by the third
+  engine_->submit({.id = -1, .prompt = tokenizer_.encode_with_bos("DeepSeek"), .max_new_tokens = recorded ? 4 : 2});
   while (!engine_->idle()) engine_->step();
 }
 

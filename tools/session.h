@@ -30,7 +30,7 @@ class Session {
 
   // A request for this prompt as the flags say; the n-th of a run draws other tokens than the first.
   Request request(i64 id, std::vector<TokenId> prompt, const AnswerFlags& flags, i64 n = 0) const;
-  // Two tokens after the text "DeepSeek", thrown away: the first pass of a model is slower than the others.
+  // A few tokens after the text "DeepSeek", thrown away: the first passes of a model are slower than the others.
   void warm_up();
 
   // Called with the text of request `id` that can be shown now.

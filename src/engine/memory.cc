@@ -64,14 +64,13 @@ i64 fitting_blocks(const MemoryNeed& need, const RunnerOptions& options, const s
   const i64 reserve = (i64{1} << 28) + memory->total / 100;
   const i64 room = (memory->free - need.weights - need.scratch - reserve) / need.block;
   const i64 least = options.blocks > 0 ? wanted : options.blocks_of(options.max_seq_len);
-  CHECK(
-      room >= least,
-      "{} is too small: {:.2f} GiB of weights, {:.2f} GiB of scratch for passes of {} tokens, {:.2f} GiB of cache "
-      "for {} tokens and {:.2f} GiB in reserve are needed, and {:.2f} of {:.2f} GiB are free; a smaller "
-      "--max-seq-len, --max-batch-size or --cache-tokens needs less, FP8 weights (fathom quantize) take half of bf16, "
-      "--device cpu uses the machine's memory",
-      memory->device, gib(need.weights), gib(need.scratch), options.max_tokens, gib(least * need.block),
-      least * options.block_size, gib(reserve), gib(memory->free), gib(memory->total));
+  CHECK(room >= least,
+        "{} is too small: {:.2f} GiB of weights, {:.2f} GiB of scratch for passes of {} tokens, {:.2f} GiB of cache "
+        "for {} tokens and {:.2f} GiB in reserve are needed, and {:.2f} of {:.2f} GiB are free; a smaller --chunk, "
+        "--max-seq-len, --max-batch-size or --cache-tokens needs less, FP8 weights (fathom quantize) take half of "
+        "bf16, --device cpu uses the machine's memory",
+        memory->device, gib(need.weights), gib(need.scratch), options.max_tokens, gib(least * need.block),
+        least * options.block_size, gib(reserve), gib(memory->free), gib(memory->total));
   return std::min(wanted, room);
 }
 

@@ -21,6 +21,15 @@ class DeviceTest(CliTest):
         result = run("chat", "--device", "cpu", *GREEDY, stdin=QUESTION)
         self.assertEqual((result.returncode, result.stdout.decode(), result.stderr.decode()), (0, ANSWER, ""))
 
+    def test_cache_and_chunk_of_any_size_give_the_same_answer(self):
+        for flags in (("--chunk", "3"), ("--cache-tokens", "300", "--max-seq-len", "250"), ("--no-graphs",)):
+            self.assertEqual(self.ok("chat", *GREEDY, *flags, stdin=QUESTION), ANSWER, flags)
+        for flags in (("--cache-tokens", "0"), ("--chunk", "0"), ("--chunk", "x")):
+            self.refused(2, flags[0], "chat", *GREEDY, *flags)
+        # Too small a cache for prompt and answer is told, not crashed into.
+        result = run("chat", *GREEDY, "--cache-tokens", "4", stdin=QUESTION)
+        self.assertIn("fathom: error: the request needs a cache of", result.stderr.decode())
+
     def test_unknown_devices_are_refused_with_the_known_ones(self):
         known = "auto, cuda, cpu, cuda-portable" if CUDA_BUILD else "auto, cpu"
         for name in ("tpu", "", "CUDA") + (() if CUDA_BUILD else ("cuda", "cuda:0", "cuda-portable")):
