@@ -1,6 +1,7 @@
 #include "engine/buffers.h"
 
 #include <algorithm>
+#include <span>
 
 namespace fathom {
 namespace {
@@ -23,14 +24,6 @@ std::vector<std::int32_t> running_sum(const std::vector<std::int32_t>& lengths) 
   return sums;
 }
 
-// The first n entries of a buffer, filled from the host.
-template <typename T>
-Tensor fill(Backend& backend, const Tensor& buffer, const std::vector<T>& values) {
-  const Tensor part = buffer.narrow(0, 0, static_cast<i64>(values.size()));
-  if (!values.empty()) backend.upload(part, values.data());
-  return part;
-}
-
 // Small tables in one piece; of large ones each row's used entries, the others are never read.
 void upload_tables(Backend& backend, const Tensor& table, const StepPlan& plan) {
   constexpr i64 kOnePiece = i64{64} << 10;  // bytes
@@ -50,82 +43,92 @@ void upload_tables(Backend& backend, const Tensor& table, const StepPlan& plan) 
 
 }  // namespace
 
-PassBuffers PassBuffers::make(Arena& arena, const ModelArgs& args, const RunnerOptions& options) {
+PassBuffers::PassBuffers(Arena& arena, const ModelArgs& args, const RunnerOptions& options)
+    : max_steps_(options.max_steps) {
   const i64 tokens = options.max_tokens, sequences = options.max_sequences;
   const auto i32s = [&](i64 n) { return arena.empty({n}, DType::i32); };
   const auto f32s = [&] { return arena.empty({sequences}, DType::f32); };
   const auto i64s = [&] { return arena.empty({sequences}, DType::i64); };
-  return {.ids = i32s(tokens),
-          .positions = i32s(tokens),
-          .slots = i32s(tokens),
-          .seq_starts = i32s(sequences + 1),
-          .context_lens = i32s(sequences),
-          .context_starts = i32s(sequences + 1),
-          .block_tables = arena.empty({sequences, options.blocks_of(options.max_seq_len)}, DType::i32),
-          .logit_rows = i32s(sequences),
-          .top_k = i32s(sequences),
-          .temperature = f32s(),
-          .top_p = f32s(),
-          .min_p = f32s(),
-          .repetition_penalty = f32s(),
-          .seed = i64s(),
-          .step = i64s(),
-          .seen = arena.empty({sequences, (args.vocab_size + 7) / 8}, DType::u8),
-          .log = i32s((1 + options.max_steps) * sequences)};
+  ids_ = i32s(tokens), positions_ = i32s(tokens), slots_ = i32s(tokens);
+  block_tables_ = arena.empty({sequences, options.blocks_of(options.max_seq_len)}, DType::i32);
+  seen_ = arena.empty({sequences, (args.vocab_size + 7) / 8}, DType::u8);
+  log_ = i32s((1 + max_steps_) * sequences);
+  seq_starts_ = i32s(sequences + 1), context_lens_ = i32s(sequences + 1), context_starts_ = i32s(sequences + 1);
+  logit_rows_ = i32s(sequences), top_k_ = i32s(sequences);
+  temperature_ = f32s(), top_p_ = f32s(), min_p_ = f32s(), repetition_penalty_ = f32s();
+  seed_ = i64s(), step_ = i64s();
+  auto* first = static_cast<std::byte*>(seq_starts_.data());
+  const i64 bytes = static_cast<std::byte*>(step_.data()) + step_.bytes() - first;
+  together_ = Tensor(first, DType::u8, {bytes}, seq_starts_.device());
+  image_.resize(static_cast<std::size_t>(bytes));
 }
 
-Batch PassBuffers::whole_batch() const {
-  return {.ids = ids,
-          .positions = positions,
-          .slots = slots,
-          .seq_starts = seq_starts,
-          .context_lens = context_lens,
-          .context_starts = context_starts,
-          .block_tables = block_tables,
-          .logit_rows = logit_rows};
+PassBuffers::Inputs PassBuffers::whole() const {
+  return {{.ids = ids_,
+           .positions = positions_,
+           .slots = slots_,
+           .seq_starts = seq_starts_,
+           .context_lens = context_lens_.narrow(0, 0, logit_rows_.dim(0)),
+           .context_starts = context_starts_,
+           .block_tables = block_tables_,
+           .logit_rows = logit_rows_},
+          {.temperature = temperature_,
+           .top_k = top_k_,
+           .top_p = top_p_,
+           .min_p = min_p_,
+           .repetition_penalty = repetition_penalty_,
+           .seed = seed_,
+           .step = step_,
+           .seen = seen_}};
 }
 
-SampleArgs PassBuffers::sampling(i64 count) const {
-  const auto rows = [&](const Tensor& x) { return x.narrow(0, 0, count); };
-  return {.temperature = rows(temperature),
-          .top_k = rows(top_k),
-          .top_p = rows(top_p),
-          .min_p = rows(min_p),
-          .repetition_penalty = rows(repetition_penalty),
-          .seed = rows(seed),
-          .step = rows(step),
-          .seen = rows(seen)};
+Tensor PassBuffers::log(i64 count) const {
+  return log_.narrow(0, 0, (1 + max_steps_) * count).view({1 + max_steps_, count});
 }
 
-Batch PassBuffers::upload(Backend& backend, const StepPlan& plan) const {
+// The first entries of one of the buffers that lie together: into their image, which is uploaded later.
+template <typename T>
+Tensor PassBuffers::fill(const Tensor& buffer, const std::vector<T>& values) {
+  const auto offset = static_cast<std::byte*>(buffer.data()) - static_cast<std::byte*>(together_.data());
+  const auto bytes = std::as_bytes(std::span(values));
+  std::copy(bytes.begin(), bytes.end(), image_.begin() + offset);
+  return buffer.narrow(0, 0, static_cast<i64>(values.size()));
+}
+
+PassBuffers::Inputs PassBuffers::upload(Backend& backend, const StepPlan& plan) {
+  const auto send = [&](const Tensor& buffer, const std::vector<std::int32_t>& values) {
+    const Tensor part = buffer.narrow(0, 0, static_cast<i64>(values.size()));
+    backend.upload(part, values.data());
+    return part;
+  };
   const auto starts = running_sum(plan.context_lens);
-  const Tensor table = block_tables.narrow(0, 0, plan.sequences());
+  const Tensor table = block_tables_.narrow(0, 0, plan.sequences());
+  Inputs inputs{{.ids = send(ids_, plan.ids),
+                 .positions = send(positions_, plan.positions),
+                 .slots = send(slots_, plan.slots),
+                 .seq_starts = fill(seq_starts_, plan.seq_starts),
+                 .context_lens = fill(context_lens_, plan.context_lens),
+                 .context_starts = fill(context_starts_, starts),
+                 .block_tables = table,
+                 .logit_rows = fill(logit_rows_, plan.logit_rows),
+                 .total_context = starts.back(),
+                 .max_context = *std::max_element(plan.context_lens.begin(), plan.context_lens.end())},
+                {.temperature = fill(temperature_, plan.temperature),
+                 .top_k = fill(top_k_, plan.top_k),
+                 .top_p = fill(top_p_, plan.top_p),
+                 .min_p = fill(min_p_, plan.min_p),
+                 .repetition_penalty = fill(repetition_penalty_, plan.repetition_penalty),
+                 .seed = fill(seed_, plan.seed),
+                 .step = fill(step_, plan.step),
+                 .seen = {}}};
   upload_tables(backend, table, plan);
-  return {.ids = fill(backend, ids, plan.ids),
-          .positions = fill(backend, positions, plan.positions),
-          .slots = fill(backend, slots, plan.slots),
-          .seq_starts = fill(backend, seq_starts, plan.seq_starts),
-          .context_lens = fill(backend, context_lens, plan.context_lens),
-          .context_starts = fill(backend, context_starts, starts),
-          .block_tables = table,
-          .logit_rows = fill(backend, logit_rows, plan.logit_rows),
-          .total_context = starts.back(),
-          .max_context = *std::max_element(plan.context_lens.begin(), plan.context_lens.end())};
-}
-
-SampleArgs PassBuffers::upload_sampling(Backend& backend, const StepPlan& plan) const {
-  SampleArgs args{.temperature = fill(backend, temperature, plan.temperature),
-                  .top_k = fill(backend, top_k, plan.top_k),
-                  .top_p = fill(backend, top_p, plan.top_p),
-                  .min_p = fill(backend, min_p, plan.min_p),
-                  .repetition_penalty = fill(backend, repetition_penalty, plan.repetition_penalty),
-                  .seed = fill(backend, seed, plan.seed),
-                  .step = fill(backend, step, plan.step),
-                  .seen = {}};
-  if (plan.seen.empty()) return args;
-  args.seen = seen.narrow(0, 0, plan.rows());
-  backend.upload(args.seen, seen_bits(plan, seen.dim(1)).data());
-  return args;
+  backend.upload(together_, image_.data());
+  const std::int32_t none = 0;
+  backend.upload(log_.narrow(0, 0, 1), &none);
+  if (plan.seen.empty()) return inputs;
+  inputs.sampling.seen = seen_.narrow(0, 0, plan.rows());
+  backend.upload(inputs.sampling.seen, seen_bits(plan, seen_.dim(1)).data());
+  return inputs;
 }
 
 }  // namespace fathom

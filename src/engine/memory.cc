@@ -36,14 +36,13 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
   TraceBackend nothing;
   AbsentRanks ranks(rank, size);
   Arena inputs, measure;
-  const PassBuffers buffers = PassBuffers::make(inputs, args, options);
+  PassBuffers::Inputs whole = PassBuffers(inputs, args, options).whole();
   const i64 blocks = wanted_blocks(options);
   const LatentCache cache(nothing, args, args.n_layers, blocks, options.block_size, options.compute.compute);
   Context ctx{nothing, measure, ranks, options.compute};
-  Batch batch = buffers.whole_batch();
-  batch.max_context = std::min(options.max_seq_len, blocks * options.block_size);
-  batch.total_context = options.max_sequences * batch.max_context;  // sequences may share all their blocks
-  ops::sample(ctx, model(ctx, batch, cache), buffers.sampling(options.max_sequences));
+  whole.batch.max_context = std::min(options.max_seq_len, blocks * options.block_size);
+  whole.batch.total_context = options.max_sequences * whole.batch.max_context;  // sequences may share all their blocks
+  ops::sample(ctx, model(ctx, whole.batch, cache), whole.sampling);
   return static_cast<i64>(measure.peak());
 }
 
@@ -51,7 +50,7 @@ MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, i
   WeightStore store(rank, size);
   const Transformer model(Params(store, args, options.compute));
   Arena inputs;
-  PassBuffers::make(inputs, args, options);
+  PassBuffers(inputs, args, options);
   return {store.bytes(), measure_scratch(model, args, options, rank, size) + static_cast<i64>(inputs.peak()),
           args.n_layers * options.block_size * (args.kv_lora_rank + args.qk_rope_head_dim) *
               size_of(options.compute.compute)};

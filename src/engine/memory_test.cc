@@ -10,7 +10,7 @@ namespace {
 constexpr i64 kGiB = i64{1} << 30;
 
 RunnerOptions options_of(i64 blocks) {
-  return {.max_tokens = 64, .max_sequences = 4, .max_seq_len = 1600, .blocks = blocks, .block_size = 16};
+  return {.max_tokens = 64, .max_sequences = 4, .max_seq_len = 1600, .blocks = blocks, .block_size = 16, .compute = {}};
 }
 
 std::optional<DeviceMemory> device(i64 free) { return DeviceMemory{"GPU 0 (a card)", free, 100 * kGiB}; }

@@ -32,7 +32,7 @@ RunnerOptions checked(const RunnerOptions& options, const ModelArgs& args, Backe
 // Room for the inputs of the largest pass.
 Storage input_memory(Backend& backend, const ModelArgs& args, const RunnerOptions& options) {
   Arena measure;
-  PassBuffers::make(measure, args, options);
+  PassBuffers(measure, args, options);
   return backend.allocate(measure.peak());
 }
 
@@ -57,7 +57,7 @@ Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const Mo
       store_(std::move(store)),
       model_(Params(store_, args_, options_.compute)),
       buffer_arena_(input_memory(backend, args_, options_)),
-      buffers_(PassBuffers::make(buffer_arena_, args_, options_)),
+      buffers_(buffer_arena_, args_, options_),
       arena_bytes_(measure_scratch(model_, args_, options_, comm.rank(), comm.size())),
       arena_(backend.allocate(static_cast<std::size_t>(arena_bytes_))),
       cache_(backend, args_, args_.n_layers, options_.blocks = free_blocks(), options_.block_size,
@@ -102,14 +102,11 @@ StepResult Runner::run(const StepPlan& plan) {
 // Decode passes one after another, all enqueued before the first token is looked at.
 StepResult Runner::run_steps(const StepPlan& plan) {
   const i64 count = plan.tokens();
-  Batch batch = buffers_.upload(backend_, plan);
+  auto [batch, sampling] = buffers_.upload(backend_, plan);
   batch.max_context = DecodeGraphs::rounded_context(batch.max_context + plan.steps - 1);
   batch.total_context = count * batch.max_context;
-  const SampleArgs sampling = buffers_.upload_sampling(backend_, plan);
-  const Tensor log = buffers_.log.narrow(0, 0, (1 + options_.max_steps) * count).view({1 + options_.max_steps, count});
-  const std::int32_t none = 0;
-  backend_.upload(buffers_.log.narrow(0, 0, 1), &none);
-  const auto pass = [=, this] {
+  const Tensor log = buffers_.log(count);
+  const auto pass = [this, batch = batch, sampling = sampling, log] {
     const ArenaScope scope(arena_);
     Context ctx{backend_, arena_, comm_, options_.compute};
     const Tensor drawn = ops::sample(ctx, model_(ctx, batch, cache_), sampling);
@@ -126,7 +123,7 @@ StepResult Runner::run_steps(const StepPlan& plan) {
 
 // Any plan of one pass.
 StepResult Runner::run_once(const StepPlan& plan) {
-  const Batch batch = buffers_.upload(backend_, plan);
+  const auto [batch, sampling] = buffers_.upload(backend_, plan);
   const ArenaScope scope(arena_);
   Context ctx{backend_, arena_, comm_, options_.compute};
   if (plan.rows() == 0) {
@@ -134,7 +131,7 @@ StepResult Runner::run_once(const StepPlan& plan) {
     return {};
   }
   const Tensor logits = model_(ctx, batch, cache_);
-  const Tensor drawn = ops::sample(ctx, logits, buffers_.upload_sampling(backend_, plan));
+  const Tensor drawn = ops::sample(ctx, logits, sampling);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(plan.rows()));
   backend_.download(ids.data(), drawn);
   StepResult result;
@@ -153,7 +150,7 @@ StepResult Runner::run_once(const StepPlan& plan) {
 
 Runner::Outputs Runner::forward(const StepPlan& plan, bool hidden) {
   check(plan);
-  const Batch batch = buffers_.upload(backend_, plan);
+  const Batch batch = buffers_.upload(backend_, plan).batch;
   const ArenaScope scope(arena_);
   Context ctx{backend_, arena_, comm_, options_.compute};
   Outputs outputs;
