@@ -21,7 +21,7 @@ namespace fathom {
 namespace {
 
 struct Flags {
-  std::string config, device = "auto", dtype, gemm = "bf16", attn = "absorb";
+  std::string config, load, device = "auto", dtype, gemm = "bf16", attn = "absorb";
   std::vector<i64> batches{1}, contexts{128}, prefills;
   i64 steps = 64, layers = 0, threads = 0;
   double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
@@ -212,7 +212,23 @@ void require_memory(const Backend& backend, const ModelArgs& args, const Compute
   if (memory) fitting_blocks(measure_memory(args, room), room, memory);
 }
 
+// How long a checkpoint's weights take to their places on the device.
+void bench_load(const Flags& flags) {
+  const auto backend = create_backend(flags.device, static_cast<int>(flags.threads));
+  const auto start = Clock::now();
+  const ModelSource source = open_model(flags.load, flags.config, 0, 1);
+  i64 bytes = 0;
+  WeightStore store(*source.checkpoint, *backend, 0, 1, [&](i64 read) { bytes = read; });
+  const ComputeOptions options;
+  const Transformer model(Params(store, source.args, options));
+  backend->synchronize();
+  const double seconds = seconds_since(start);
+  std::printf("loaded %lld bytes in %.3f s, %.3f GB/s\n", static_cast<long long>(bytes), seconds,
+              static_cast<double>(bytes) / seconds / 1e9);
+}
+
 void run(const Flags& flags) {
+  if (!flags.load.empty()) return bench_load(flags);
   if (flags.config.empty()) throw UsageError("name a configuration with --config");
   const ModelArgs args = bench_args(flags);
   std::string choice;
@@ -254,6 +270,7 @@ void add_bench(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command = app.add_subcommand("bench", "Measure decode and prefill on random weights");
   command->add_option("--config", flags->config, "Configuration file or model directory");
+  command->add_option("--load", flags->load, "Time the loading of this model directory instead");
   command->add_option("--device", flags->device, "cpu, cuda[:N] or auto")->capture_default_str();
   command->add_option("--threads", flags->threads, "CPU threads; 0: one a core");
   command->add_option("--dtype", flags->dtype, "Weights: bf16 or fp8, instead of the configuration's")

@@ -20,7 +20,43 @@ void widen(DType dtype, const std::vector<std::byte>& stored, std::span<std::byt
                                      : bf16_to_float(reinterpret_cast<const bf16_bits*>(stored.data())[i]);
 }
 
+constexpr i64 kChunk = i64{1} << 20;  // bytes read at once where only some columns are wanted
+
 }  // namespace
+
+void read_stored(const StoredTensor& tensor, const Slice& slice, std::span<std::byte> out) {
+  const auto& [file, whole] = tensor;
+  const Shape part = slice_shape(whole, slice);
+  CHECK(static_cast<i64>(out.size()) == part.numel() * size_of(whole.dtype), "reading {} {}: {} bytes of room",
+        whole.name, to_string(part), out.size());
+  if (out.empty()) return;
+  const i64 offset = file->offset(whole.name);
+  if (slice.dim <= 0) {
+    const i64 row = slice.dim < 0 ? 0 : whole.bytes() / whole.shape[0] * slice.start;
+    return file->read_at(offset + row, out);
+  }
+  // Some columns: whole rows are read and cut, a bounded number at a time.
+  const i64 row_bytes = whole.bytes() / whole.shape[0], part_bytes = static_cast<i64>(out.size()) / whole.shape[0];
+  const i64 step = std::max<i64>(1, kChunk / row_bytes);
+  std::vector<std::byte> rows;
+  TensorInfo chunk = whole;
+  for (i64 row = 0; row < whole.shape[0]; row += step) {
+    chunk.shape[0] = std::min(step, whole.shape[0] - row);
+    rows.resize(static_cast<std::size_t>(chunk.shape[0] * row_bytes));
+    file->read_at(offset + row * row_bytes, rows);
+    copy_slice(
+        chunk, slice, rows,
+        out.subspan(static_cast<std::size_t>(row * part_bytes), static_cast<std::size_t>(chunk.shape[0] * part_bytes)));
+  }
+}
+
+void prefetch_stored(const StoredTensor& tensor, const Slice& slice) {
+  const TensorInfo& whole = tensor.info;
+  const bool rows = slice.dim == 0 && whole.shape[0] > 0;
+  const i64 row = rows ? whole.bytes() / whole.shape[0] : 0;
+  tensor.file->prefetch(tensor.file->offset(whole.name) + (rows ? row * slice.start : 0),
+                        rows ? row * slice.length : whole.bytes());
+}
 
 FileCheckpoint::FileCheckpoint(std::filesystem::path directory, int shards)
     : directory_(std::move(directory)), shards_(shards) {}
@@ -38,15 +74,19 @@ const StoredTensor* FileCheckpoint::stored_of(std::string_view reference_name) c
 void FileCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const {
   const auto found = index_.find(info.name);
   CHECK(found != index_.end(), "{} has no tensor {}", description(), info.name);
-  const auto& [file, stored] = places_[found->second];
+  const TensorInfo& stored = places_[found->second].info;
   const TensorInfo& known = tensors_[found->second];
-  if (known.dtype == stored.dtype) return copy_slice(stored, slice, file->bytes(stored.name), out);
+  if (known.dtype == stored.dtype) return read_stored(places_[found->second], slice, out);
   const i64 count = slice_shape(known, slice).numel();
   CHECK(static_cast<i64>(out.size()) == count * size_of(known.dtype), "reading {}: {} bytes of room for {} numbers",
         info.name, out.size(), count);
   std::vector<std::byte> narrow(static_cast<std::size_t>(count * size_of(stored.dtype)));
-  copy_slice(stored, slice, file->bytes(stored.name), narrow);
+  read_stored(places_[found->second], slice, narrow);
   widen(stored.dtype, narrow, out);
+}
+
+void FileCheckpoint::prefetch(const TensorInfo& info, const Slice& slice) const {
+  if (const StoredTensor* place = stored_of(info.name)) prefetch_stored(*place, slice);
 }
 
 const SafetensorsFile& FileCheckpoint::add_file(const std::filesystem::path& path) {

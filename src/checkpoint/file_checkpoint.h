@@ -18,6 +18,10 @@ struct StoredTensor {
   TensorInfo info;  // under its stored name, of its stored type
 };
 
+// Reads a part of a tensor past the file's map; `out` has exactly its bytes. And announces that this will be read.
+void read_stored(const StoredTensor& tensor, const Slice& slice, std::span<std::byte> out);
+void prefetch_stored(const StoredTensor& tensor, const Slice& slice);
+
 // Tensors of mapped files under reference names. Scales are float32 to the reader however they are stored.
 class FileCheckpoint : public Checkpoint {
  public:
@@ -27,6 +31,7 @@ class FileCheckpoint : public Checkpoint {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override;
   void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override;
+  void prefetch(const TensorInfo& info, const Slice& slice) const override;
   int shards() const override { return shards_; }
 
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }

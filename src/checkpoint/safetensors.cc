@@ -1,8 +1,12 @@
 #include "checkpoint/safetensors.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <unordered_set>
@@ -155,7 +159,11 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : file_(path), header_(parse_safetensors(file_.bytes(), path.string())) {
   for (std::size_t i = 0; i < header_.tensors.size(); ++i) index_.emplace(header_.tensors[i].name, i);
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  CHECK(descriptor_ >= 0, "cannot open {}: {}", path.string(), std::strerror(errno));
 }
+
+SafetensorsFile::~SafetensorsFile() { ::close(descriptor_); }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {
   const auto found = index_.find(name);
@@ -170,6 +178,21 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name) const {
 }
 
 i64 SafetensorsFile::offset(std::string_view name) const { return bytes(name).data() - file_.bytes().data(); }
+
+void SafetensorsFile::read_at(i64 offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor_, out.data(), out.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    CHECK(got >= 0, "cannot read {}: {}", path().string(), std::strerror(errno));
+    CHECK(got > 0, "{} became shorter while it was read", path().string());
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+void SafetensorsFile::prefetch(i64 offset, i64 bytes) const {
+  if (bytes > 0) ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);
+}
 
 std::vector<TensorInfo> in_write_order(std::vector<TensorInfo> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {

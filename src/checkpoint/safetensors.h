@@ -29,6 +29,9 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  ~SafetensorsFile();
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
@@ -41,9 +44,15 @@ class SafetensorsFile {
   std::span<const std::byte> bytes(std::string_view name) const;
   // Where they begin in the file.
   i64 offset(std::string_view name) const;
+  // Copies bytes of the file without the map, so that they do not stay in the memory of this process and that a file
+  // which shrinks meanwhile is an Error.
+  void read_at(i64 offset, std::span<std::byte> out) const;
+  // Lets the disk begin with bytes that will be read soon.
+  void prefetch(i64 offset, i64 bytes) const;
 
  private:
   MappedFile file_;
+  int descriptor_ = -1;
   SafetensorsHeader header_;
   std::unordered_map<std::string_view, std::size_t> index_;  // views of the names in header_
 };

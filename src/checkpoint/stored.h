@@ -12,12 +12,10 @@
 
 namespace fathom {
 
-// Stored names, types and bytes. Reads files piece by piece instead of through their maps, so that what was read does
-// not stay in the memory of this process and a file that shrinks meanwhile is an error.
+// Stored names, types and bytes.
 class StoredCheckpoint : public Checkpoint {
  public:
   explicit StoredCheckpoint(const FileCheckpoint& files);  // which must outlive this
-  ~StoredCheckpoint() override;
 
   std::string description() const override { return files_.description(); }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
@@ -32,12 +30,9 @@ class StoredCheckpoint : public Checkpoint {
   const FileCheckpoint& files() const { return files_; }
 
  private:
-  void read_at(const SafetensorsFile& file, i64 offset, std::span<std::byte> out) const;
-
   const FileCheckpoint& files_;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string_view, std::size_t> index_;  // views of the names in tensors_
-  std::unordered_map<const SafetensorsFile*, int> descriptors_;
 };
 
 // FP8 matrices with scales (weight_scale_inv or weight_scale) as bf16; everything else as stored, scales left out.

@@ -107,11 +107,12 @@ void CastCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<
   const i64 columns = stored->shape[1];
   CHECK(static_cast<i64>(out.size()) == rows.count * columns * 2, "reading {}: {} bytes of room", info.name,
         out.size());
-  std::vector<std::byte> codes(static_cast<std::size_t>(rows.count * columns));
-  stored_.read(*stored, slice, codes);
+  const auto count = static_cast<std::size_t>(rows.count * columns);
+  const auto codes = std::make_unique_for_overwrite<std::byte[]>(count);  // a vector would fill it first
+  stored_.read(*stored, slice, {codes.get(), count});
   const std::vector<float> scales =
       read_numbers(stored_, *scale->second, {0, rows.first / kFp8Block, blocks_of(rows.count)});
-  dequantize_weight(reinterpret_cast<const e4m3_bits*>(codes.data()), scales.data(), rows.count, columns,
+  dequantize_weight(reinterpret_cast<const e4m3_bits*>(codes.get()), scales.data(), rows.count, columns,
                     reinterpret_cast<bf16_bits*>(out.data()));
 }
 

@@ -9,7 +9,9 @@ MTP::MTP(const Params& p, i64 layer_id)
       eh_proj_(p.sub("eh_proj"), 2 * p.args().dim, p.args().dim, kBf16),
       block_(p, layer_id),
       norm_(p.sub("shared_head").sub("norm"), p.args().dim),
-      head_(p.sub("shared_head").sub("head"), p.args().dim, p.args().vocab_size) {}
+      head_(p.sub("shared_head").sub("head"), p.args().dim, p.args().vocab_size) {
+  p.load();
+}
 
 Tensor MTP::operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const Batch& batch,
                        const CacheLayer& cache) const {

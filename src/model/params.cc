@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "quant/fp8_block.h"
 
@@ -104,10 +105,23 @@ const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializ
   return *stored;
 }
 
+void WeightStore::add_progress(i64 bytes) {
+  bytes_read_ += bytes;
+  if (progress_) progress_(bytes_read_);
+}
+
 void WeightStore::fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out) {
   checkpoint_->read(stored, checkpoint_->shards() > 1 ? Slice{} : entry.slice, out);
-  bytes_read_ += static_cast<i64>(out.size());
-  if (progress_) progress_(bytes_read_);
+  add_progress(static_cast<i64>(out.size()));
+}
+
+void WeightStore::fetch_later(const TensorInfo& stored, const ManifestEntry& entry, const Tensor& to) {
+  jobs_.push_back({&stored, checkpoint_->shards() > 1 ? Slice{} : entry.slice, to});
+}
+
+void WeightStore::load() {
+  if (checkpoint_ == nullptr) return;
+  load_weights(*checkpoint_, *backend_, std::exchange(jobs_, {}), [this](i64 bytes) { add_progress(bytes); });
 }
 
 Params Params::sub(const std::string& leaf) const {
@@ -132,41 +146,58 @@ ManifestEntry Params::entry(const std::string& leaf, DType dtype, const Shape& s
   return entry;
 }
 
-Params::HostMatrix Params::read_matrix(i64 out, i64 in, Split split, const Format& format) const {
+Params::Found Params::find_matrix(i64 out, i64 in, Split split, const Format& format) const {
   const bool scaled = format.has_scale();
-  const ManifestEntry weight = entry("weight", format.element, {out, in}, split, scaled ? format.block : 1);
-  store_->record(weight);
-  HostMatrix m{format.element, weight.shape(), {}, {}, {}};
-  ManifestEntry scale;
+  Found found;
+  found.weight = entry("weight", format.element, {out, in}, split, scaled ? format.block : 1);
+  store_->record(found.weight);
   if (scaled) {
-    scale = entry("scale", DType::f32, {blocks_of(out), blocks_of(in)}, split, 1);
-    if (weight.slice.dim >= 0)  // the same cut in units of blocks
-      scale.slice = {weight.slice.dim, weight.slice.start / format.block, weight.slice.length / format.block};
-    m.scale_shape = scale.shape();
-    store_->record(scale);
+    const Slice& slice = found.weight.slice;
+    found.scale = entry("scale", DType::f32, {blocks_of(out), blocks_of(in)}, split, 1);
+    if (slice.dim >= 0)  // the same cut in units of blocks
+      found.scale.slice = {slice.dim, slice.start / format.block, slice.length / format.block};
+    store_->record(found.scale);
   }
+  if (dry()) return found;
+  found.stored =
+      scaled ? &store_->locate(found.weight, {DType::e4m3}) : &store_->locate(found.weight, {DType::bf16, DType::f32});
+  if (scaled) found.stored_scale = &store_->locate(found.scale, {DType::f32, DType::bf16, DType::e8m0});
+  return found;
+}
+
+Params::HostMatrix Params::read_matrix(i64 out, i64 in, Split split, const Format& format) const {
+  const Found found = find_matrix(out, in, split, format);
+  HostMatrix m{format.element, found.weight.shape(), found.scale.shape(), {}, {}};
   if (dry()) return m;
-  const TensorInfo& stored =
-      scaled ? store_->locate(weight, {DType::e4m3}) : store_->locate(weight, {DType::bf16, DType::f32});
-  m.dtype = stored.dtype;
+  m.dtype = found.stored->dtype;
   m.data.resize(static_cast<std::size_t>(m.shape.numel() * size_of(m.dtype)));
-  store_->fetch(stored, weight, m.data);
-  if (scaled) {
-    const TensorInfo& stored_scale = store_->locate(scale, {DType::f32, DType::bf16, DType::e8m0});
-    std::vector<std::byte> bytes(static_cast<std::size_t>(m.scale_shape.numel() * size_of(stored_scale.dtype)));
-    store_->fetch(stored_scale, scale, bytes);
-    m.scale = widen(bytes, stored_scale.dtype);
-  }
+  store_->fetch(*found.stored, found.weight, m.data);
+  if (format.has_scale()) m.scale = read_scale(found);
   return m;
 }
 
+std::vector<float> Params::read_scale(const Found& found) const {
+  const DType dtype = found.stored_scale->dtype;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(found.scale.shape().numel() * size_of(dtype)));
+  store_->fetch(*found.stored_scale, found.scale, bytes);
+  return widen(bytes, dtype);
+}
+
+void Params::fetch_later(const Found& found, const Weight& w) const {
+  store_->fetch_later(*found.stored, found.weight, w.data);
+  if (found.stored_scale == nullptr) return;
+  if (found.stored_scale->dtype == DType::f32)
+    store_->fetch_later(*found.stored_scale, found.scale, w.scale);
+  else
+    store_->backend_->upload(w.scale, read_scale(found).data());
+}
+
 Weight Params::matrix(i64 out, i64 in, Split split, const Format& format) const {
-  const HostMatrix m = read_matrix(out, in, split, format);
-  Weight w{store_->allocate(m.dtype, m.shape), {}, m.dtype == DType::f32 ? &kF32 : &format};
-  if (format.has_scale()) w.scale = store_->allocate(DType::f32, m.scale_shape);
-  if (dry()) return w;
-  store_->backend_->upload(w.data, m.data.data());
-  if (format.has_scale()) store_->backend_->upload(w.scale, m.scale.data());
+  const Found found = find_matrix(out, in, split, format);
+  const DType dtype = dry() ? format.element : found.stored->dtype;
+  Weight w{store_->allocate(dtype, found.weight.shape()), {}, dtype == DType::f32 ? &kF32 : &format};
+  if (format.has_scale()) w.scale = store_->allocate(DType::f32, found.scale.shape());
+  if (!dry()) fetch_later(found, w);
   return w;
 }
 
@@ -174,16 +205,17 @@ Weight Params::stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in)
   const Format& format = args_->format();
   Weight all;
   for (i64 i = 0; i < n; ++i) {
-    const HostMatrix m = sub(first + i).sub(leaf).read_matrix(out, in, Split::none, format);
+    const Params here = sub(first + i).sub(leaf);
+    const Found found = here.find_matrix(out, in, Split::none, format);
+    const DType dtype = dry() ? format.element : found.stored->dtype;
     if (i == 0) {
-      all = {store_->allocate(m.dtype, {n, out, in}), {}, m.dtype == DType::f32 ? &kF32 : &format};
+      all = {store_->allocate(dtype, {n, out, in}), {}, dtype == DType::f32 ? &kF32 : &format};
       if (format.has_scale()) all.scale = store_->allocate(DType::f32, {n, blocks_of(out), blocks_of(in)});
     }
     if (dry()) continue;
-    CHECK(m.dtype == all.data.dtype(), "{}: experts are stored as {} and as {}", name(leaf), name_of(all.data.dtype()),
-          name_of(m.dtype));
-    store_->backend_->upload(all.data[i], m.data.data());
-    if (format.has_scale()) store_->backend_->upload(all.scale[i], m.scale.data());
+    CHECK(dtype == all.data.dtype(), "{}: experts are stored as {} and as {}", name(leaf), name_of(all.data.dtype()),
+          name_of(dtype));
+    here.fetch_later(found, all[i]);
   }
   return all;
 }

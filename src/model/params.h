@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/args.h"
 #include "model/manifest.h"
+#include "model/weight_loader.h"
 #include "ops/context.h"
 #include "quant/weight.h"
 
@@ -46,12 +47,17 @@ class WeightStore {
   const TensorInfo& locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const;
   // Reads the rank's part of a located tensor.
   void fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out);
+  // The same into a place on the device, of the same type, by the next load().
+  void fetch_later(const TensorInfo& stored, const ManifestEntry& entry, const Tensor& to);
+  void load();
+  void add_progress(i64 bytes);
 
   const Checkpoint* checkpoint_ = nullptr;
   Backend* backend_ = nullptr;
   int rank_, world_size_;
   Progress progress_;
   i64 bytes_read_ = 0, bytes_ = 0;
+  std::vector<LoadJob> jobs_;  // of fetch_later()
   std::vector<Storage> storages_;
   std::vector<ManifestEntry> entries_;
 };
@@ -81,6 +87,9 @@ class Params {
   // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32. `values` may be empty
   // when dry.
   Tensor derived(const std::vector<float>& values, const Shape& shape, DType dtype) const;
+  // Reads what matrix() and stack() gave out so far. A model calls it when all its modules are made; before that their
+  // numbers are not there.
+  void load() const { store_->load(); }
   // True when nothing is loaded (manifest only).
   bool dry() const { return store_->checkpoint_ == nullptr; }
 
@@ -89,13 +98,23 @@ class Params {
   // The entry of this rank's part of tensor `leaf` here; `unit` entries of the dimension that is cut must stay
   // together.
   ManifestEntry entry(const std::string& leaf, DType dtype, const Shape& shape, Split split, i64 unit) const;
-  // Records the matrix here and its scales, and reads them into `data` and `scale` (host; unchanged when dry).
+  // The matrix here and its scales as the checkpoint has them; both null when dry.
+  struct Found {
+    ManifestEntry weight, scale;
+    const TensorInfo *stored = nullptr, *stored_scale = nullptr;
+  };
+  // Records the matrix here and its scales.
+  Found find_matrix(i64 out, i64 in, Split split, const Format& format) const;
+  // Lets a found matrix be loaded into `w`.
+  void fetch_later(const Found& found, const Weight& w) const;
+  // Reads a matrix and its scales into `data` and `scale` (host; empty when dry).
   struct HostMatrix {
     DType dtype = DType::bf16;
     Shape shape, scale_shape;
     std::vector<std::byte> data;
     std::vector<float> scale;
   };
+  std::vector<float> read_scale(const Found& found) const;
   HostMatrix read_matrix(i64 out, i64 in, Split split, const Format& format) const;
 
   WeightStore* store_;

@@ -40,7 +40,9 @@ Transformer::Transformer(const Params& p)
       norm_(p.sub("norm"), p.args().dim),
       head_(p.sub("head"), p.args().dim, p.args().vocab_size),
       freqs_(p.derived(p.dry() ? std::vector<float>{} : precompute_freqs_cis(p.args()),
-                       {p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32)) {}
+                       {p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32)) {
+  p.load();
+}
 
 Tensor Transformer::forward(Context& ctx, const Batch& batch, const LatentCache& cache,
                             const HiddenHook& hidden) const {

@@ -51,6 +51,26 @@ TEST_F(Golden, WeightsAreBitEqual) {
   }
 }
 
+// Each code with scales of every kind, in full and in cut blocks, beside the plain conversions.
+TEST(DequantizeWeight, EveryCodeWithOddScales) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const i64 rows = 3, cols = 128 * 10 + 77;
+  const std::vector<float> scales = {1.0f, 0.0123f, 3e38f, 1e-40f, 0.0f, -2.5f, -1e-3f, inf, -nan, nan, 7e-5f};
+  ASSERT_EQ(static_cast<i64>(scales.size()), blocks_of(cols));
+  std::vector<e4m3_bits> codes(at(rows * cols));
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<e4m3_bits>(i * 7 + i / 128);
+  std::vector<bf16_bits> y(codes.size());
+  dequantize_weight(codes.data(), scales.data(), rows, cols, y.data());
+  for (i64 r = 0; r < rows; ++r)
+    for (i64 c = 0; c < cols; ++c) {
+      const bf16_bits want = float_to_bf16(e4m3_to_float(codes[at(r * cols + c)]) * scales[at(c / 128)]);
+      if (std::isnan(bf16_to_float(want)))
+        ASSERT_TRUE(std::isnan(bf16_to_float(y[at(r * cols + c)])));
+      else
+        ASSERT_EQ(y[at(r * cols + c)], want) << int{codes[at(r * cols + c)]} << " * " << scales[at(c / 128)];
+    }
+}
+
 TEST(QuantizeWeight, EdgeBlocksHaveTheirOwnScales) {
   const i64 rows = 130, cols = 257;
   std::vector<float> w(at(rows * cols)), back(w.size());

@@ -25,11 +25,18 @@ Storage::~Storage() {
   if (data_ != nullptr) deleter_(data_);
 }
 
+namespace {
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+}  // namespace
+
 Storage host_storage(std::size_t bytes) {
   if (bytes == 0) return {};
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(data != MAP_FAILED, "out of memory: {:.2f} GiB of host memory asked for",
         static_cast<double>(bytes) / (1 << 30));
+  // Weights are touched for the first time by the copy that loads them: in small pages that takes several times as
+  // long.
+  if (bytes >= kHugePage) ::madvise(data, bytes, MADV_HUGEPAGE);
   return Storage(data, bytes, Device{}, [bytes](void* p) { ::munmap(p, bytes); });
 }
 

@@ -1,0 +1,23 @@
+// Reads many tensors into their places on a device: in the order of the files, by several threads, ahead of their use.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "ops/backend.h"
+
+namespace fathom {
+
+// (A part of) a stored tensor and the contiguous place it goes to, of the same bytes.
+struct LoadJob {
+  const TensorInfo* stored;  // of the checkpoint's list
+  Slice slice;
+  Tensor to;
+};
+
+// Carries all jobs out. `progress` hears the bytes that are read since the last call, on the calling thread.
+void load_weights(const Checkpoint& checkpoint, Backend& backend, std::vector<LoadJob> jobs,
+                  const std::function<void(i64 bytes)>& progress);
+
+}  // namespace fathom
