@@ -14,7 +14,7 @@ namespace {
 
 constexpr i64 kPieceBytes = i64{4} << 20;
 constexpr i64 kRowMultiple = 128;           // scales of synthetic matrices are made block by block
-constexpr i64 kAhead = 8;                   // pieces that the system is told of before they are read
+constexpr i64 kAhead = 16;                  // pieces that the system is told of before they are read
 constexpr i64 kBatchBytes = i64{64} << 20;  // on the way to another device; two are in memory
 constexpr int kLeastThreads = 4;            // a disk gives its speed only to several readers
 
