@@ -9,9 +9,14 @@ namespace {
 
 bool cuda_usable(std::string& description) {
   if (cuda_devices(description) == 0) return false;
-  const std::string obstacle = cuda_obstacle(0);
-  description = obstacle.empty() ? cuda_device_description(0) : obstacle;
-  return obstacle.empty();
+  try {
+    const std::string obstacle = cuda_obstacle(0);
+    description = obstacle.empty() ? cuda_device_description(0) : obstacle;
+    return obstacle.empty();
+  } catch (const Error& error) {  // such as a GPU that is closed to this process
+    description = error.what();
+    return false;
+  }
 }
 
 template <bool portable>
