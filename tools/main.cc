@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -24,6 +25,7 @@ int report(std::string message, int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, not the end
   CLI::App app("Fathom runs the DeepSeek-V3 family of language models", "fathom");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("fathom ") + FATHOM_VERSION);

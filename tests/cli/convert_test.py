@@ -304,6 +304,27 @@ class Killed(Base):
     def test_cast(self):
         self.kill_and_resume(self.cast(self.synth("v3-fp8")), self.folder / "out")
 
+    def test_file_that_may_not_grow(self):
+        """What a full disk does, without one: one error line, and what is finished stays for the next run."""
+        model = self.synth("v3-fp8")
+        for args in [self.convert(model), self.cast(model)]:
+            folder = self.folder / "out"
+            self.ok(*args)
+            expected = snapshot(folder)
+            sizes = sorted(path.stat().st_size for path in folder.glob("*.safetensors"))
+            shutil.rmtree(folder)
+            limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] // 2, resource.RLIM_INFINITY))
+            result = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, preexec_fn=limit,
+                                    check=False)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            errors = [line for line in result.stderr.splitlines() if line.startswith("fathom: error: ")]
+            self.assertEqual(len(errors), 1, result.stderr)
+            self.assertIn("File too large", errors[0])
+            self.assertFalse((folder / "manifest.json").exists())
+            self.ok(*args)
+            self.assertEqual(snapshot(folder), expected)
+            shutil.rmtree(folder)
+
     def test_unfinished_is_said_and_finished_files_are_kept(self):
         model = self.synth("v2lite-short")
         self.ok(*self.convert(model))
