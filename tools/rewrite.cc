@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <memory>
-#include <optional>
+#include <mutex>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -27,6 +29,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr i64 kMaxManifestBytes = i64{1} << 30;
 constexpr i64 kMaxCopyBytes = i64{1} << 30;
+constexpr int kFilesAtOnce = 4;
 constexpr i64 kSpareBytes = i64{16} << 20;  // room beyond the tensors: headers, tokenizer, file system
 
 std::string sha256_of(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); }
@@ -232,24 +235,51 @@ class Job {
 
   void save(const fs::path& path) const { write_file(path, state_.dump(1) + "\n"); }
 
+  // Several files at once: the hash of one file is a chain that keeps one core busy.
   void write_outputs(const std::function<void(i64, i64)>& progress) {
-    ThreadPool pool(options_.threads);
-    i64 done = 0;
+    std::vector<const OutputFile*> left;
     for (const OutputFile& output : plan_.outputs)
-      if (kept_.contains(output.name)) done += output.bytes;
-    for (const OutputFile& output : plan_.outputs) {
-      if (kept_.contains(output.name)) continue;
-      const auto hear = [&](i64 bytes) {
-        done += bytes;
-        if (progress) progress(done, plan_.bytes());
-      };
-      const FileDigest digest = stream_tensors(*plan_.checkpoint, output.items, plan_.target / output.name, pool,
-                                               {.hash = true, .resume = resumes(), .progress = hear});
-      kept_bytes_ += digest.kept_bytes;
-      state_["files"][output.name] = describe(digest);
-      save(unfinished_);
-    }
-    Json ordered = Json::object();  // an interrupted run must not show in the order
+      if (!kept_.contains(output.name)) left.push_back(&output);
+    i64 done = plan_.bytes();
+    for (const OutputFile* output : left) done -= output->bytes;
+    const int threads = options_.threads > 0 ? options_.threads : physical_cores();
+    const int at_once = std::clamp(std::min(static_cast<int>(left.size()), threads), 1, kFilesAtOnce);
+    std::mutex mutex;  // of all that follows, and of state_
+    std::size_t next = 0;
+    std::exception_ptr error;
+    const auto hear = [&](i64 bytes) {
+      const std::lock_guard lock(mutex);
+      CHECK(!error, "another file failed");
+      done += bytes;
+      if (progress) progress(done, plan_.bytes());
+    };
+    const auto take = [&]() -> const OutputFile* {
+      const std::lock_guard lock(mutex);
+      return error || next == left.size() ? nullptr : left[next++];
+    };
+    const auto work = [&] {
+      try {
+        ThreadPool pool(std::max(1, threads / at_once));
+        while (const OutputFile* output = take()) {
+          const FileDigest digest =
+              stream_tensors(*plan_.checkpoint, output->items, plan_.target / output->name, pool,
+                             {.hash = true, .alone = at_once == 1, .resume = resumes(), .progress = hear});
+          const std::lock_guard lock(mutex);
+          kept_bytes_ += digest.kept_bytes;
+          state_["files"][output->name] = describe(digest);
+          save(unfinished_);
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < at_once; ++i) others.emplace_back(work);
+    work();
+    for (std::thread& other : others) other.join();
+    if (error) std::rethrow_exception(error);
+    Json ordered = Json::object();  // neither an interruption nor the order of their ends must show
     for (const OutputFile& output : plan_.outputs) ordered[output.name] = state_["files"][output.name];
     state_["files"] = std::move(ordered);
   }

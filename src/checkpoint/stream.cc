@@ -93,6 +93,7 @@ class Output {
   }
   void hash_file(i64 i) { hashes_->file.update(room(i)); }
   void hash_tensors(i64 i) { hashes_->tensors.update(room(i)); }
+  void hash_both(i64 i) { hashes_->tensors.update_with(hashes_->file, room(i)); }
 
   FileDigest finish() {
     appender_.finish();
@@ -201,7 +202,9 @@ FileDigest stream_tensors(const Checkpoint& checkpoint, const std::vector<Stream
   hear(output.kept_bytes());
   std::vector<std::unique_ptr<Stage>> stages;
   stages.push_back(std::make_unique<Stage>([&](i64 i) { output.write(first + i); }));
-  if (options.hash) {
+  if (options.hash && !options.alone) {
+    stages.push_back(std::make_unique<Stage>([&](i64 i) { output.hash_both(first + i); }));
+  } else if (options.hash) {
     stages.push_back(std::make_unique<Stage>([&](i64 i) { output.hash_file(first + i); }));
     stages.push_back(std::make_unique<Stage>([&](i64 i) { output.hash_tensors(first + i); }));
   }

@@ -30,6 +30,7 @@ struct FileDigest {
 
 struct StreamOptions {
   bool hash = false;
+  bool alone = true;                        // no other file is written meanwhile: hashing takes two threads, not one
   bool resume = false;                      // goes on with the unfinished file of an earlier run of the same items
   i64 mark_bytes = i64{512} << 20;          // at least so much is written between two synced marks
   std::function<void(i64 bytes)> progress;  // hears the bytes of tensors that are done since the last call

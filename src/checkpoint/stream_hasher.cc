@@ -13,16 +13,25 @@ void TensorHasher::start() {
     done_.push_back(Sha256().hex());
 }
 
-void TensorHasher::update(std::span<const std::byte> bytes) {
+template <typename Hash>
+void TensorHasher::for_each_part(std::span<const std::byte> bytes, Hash&& hash) {
   while (!bytes.empty()) {
     const auto part = bytes.first(static_cast<std::size_t>(std::min(left_, static_cast<i64>(bytes.size()))));
-    hash_.update(part);
+    hash(part);
     left_ -= static_cast<i64>(part.size());
     bytes = bytes.subspan(part.size());
     if (left_ > 0) continue;
     done_.push_back(hash_.hex());
     start();
   }
+}
+
+void TensorHasher::update(std::span<const std::byte> bytes) {
+  for_each_part(bytes, [&](std::span<const std::byte> part) { hash_.update(part); });
+}
+
+void TensorHasher::update_with(Sha256& whole, std::span<const std::byte> bytes) {
+  for_each_part(bytes, [&](std::span<const std::byte> part) { update_both(whole, hash_, part); });
 }
 
 std::vector<std::string> TensorHasher::result() && {

@@ -60,12 +60,14 @@ class StreamTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  FileDigest stream(const std::string& name, bool resume) {
+  FileDigest stream(const std::string& name, bool resume, bool alone = true) {
     ThreadPool pool(3);
     i64 heard = 0;
-    const FileDigest digest = stream_tensors(
-        source_, items_, folder_ / name, pool,
-        {.hash = true, .resume = resume, .mark_bytes = 1, .progress = [&](i64 bytes) { heard += bytes; }});
+    const FileDigest digest =
+        stream_tensors(source_, items_, folder_ / name, pool,
+                       {.hash = true, .alone = alone, .resume = resume, .mark_bytes = 1, .progress = [&](i64 bytes) {
+                          heard += bytes;
+                        }});
     i64 total = 0;
     for (const TensorInfo& info : digest.tensors) total += info.bytes();
     EXPECT_EQ(heard, total);
@@ -86,6 +88,9 @@ TEST_F(StreamTest, BytesAndHashesAreThoseOfTheFile) {
   const std::string bytes = read_file(folder_ / "out");
   EXPECT_EQ(digest.bytes, static_cast<i64>(bytes.size()));
   EXPECT_EQ(digest.sha256, sha256_hex(std::as_bytes(std::span(bytes))));
+  const FileDigest again = stream("again", false, false);
+  EXPECT_EQ(again.sha256, digest.sha256);
+  EXPECT_EQ(again.tensor_sha256, digest.tensor_sha256);
   const SafetensorsFile file(folder_ / "out");
   ASSERT_EQ(file.tensors().size(), items_.size());
   for (std::size_t i = 0; i < items_.size(); ++i) {
