@@ -22,7 +22,7 @@ ALLOWED_NAMES = {"src/ops/types.h"}
 # Conditional compilation is for the compiler and the processor, never for a feature.
 CONDITIONS = {"FATHOM_POISON_ARENA", "NDEBUG", "__x86_64__", "__aarch64__", "__clang__", "__GNUC__", "__cplusplus",
               "__SANITIZE_ADDRESS__", "__SANITIZE_THREAD__", "__has_feature", "__has_include", "__CUDACC__",
-              "__CUDA_ARCH__", "__linux__", "defined"}
+              "__CUDA_ARCH__", "__CUDA_ARCH_FEAT_SM90_ALL", "__linux__", "defined"}
 MACROS = {"CHECK", "PCRE2_CODE_UNIT_WIDTH"}  # the second is asked for by the library's header
 SYSTEM_HEADERS = {"unistd.h", "fcntl.h", "termios.h", "signal.h", "poll.h", "sched.h", "pthread.h", "dirent.h",
                   "errno.h", "immintrin.h", "x86intrin.h", "cpuid.h", "dlfcn.h", "getopt.h", "locale.h", "langinfo.h"}

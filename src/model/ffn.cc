@@ -28,8 +28,7 @@ Expert::Expert(const Params& p, i64 dim, i64 inter_dim, i64 first, i64 n)
       w3_(p.stack("w3", first, n, inter_dim, dim)) {}
 
 Tensor Expert::operator()(Context& ctx, const Routed& routed) const {
-  const auto linear = [&](const Tensor& x, const Weight& w) { return ops::grouped_linear(ctx, x, w, routed.offsets); };
-  return linear(ops::silu_mul(ctx, linear(routed.rows, w1_), linear(routed.rows, w3_)), w2_);
+  return ops::grouped_linear(ctx, ops::grouped_swiglu(ctx, routed.rows, w1_, w3_, routed.offsets), w2_, routed.offsets);
 }
 
 MoE::MoE(const Params& p)

@@ -128,6 +128,11 @@ class Backend {
   }
   // h [T, dim] float32 += routed and shared experts of rms_norm(h)
   virtual bool experts_add_(const Tensor& /*h*/, const ExpertsLayer&, GemmMode) { return false; }
+  // y [R, inter] = silu(x w1^T) * (x w3^T), rows grouped as in grouped_linear; rows of no group may be anything.
+  virtual bool grouped_swiglu(const Tensor& /*y*/, const Tensor& /*x*/, const Weight& /*w1*/, const Weight& /*w3*/,
+                              const Tensor& /*offsets*/, GemmMode) {
+    return false;
+  }
   // The next step of a decode batch (one token a sequence): see ops::advance.
   virtual bool advance(const Batch&, const Tensor& /*drawn*/, const Tensor& /*step*/, const Tensor& /*log*/,
                        i64 /*block_size*/) {

@@ -27,6 +27,15 @@ void linear_add_(Context& ctx, const Tensor& h, const Tensor& x, const Weight& w
   add_(ctx, h, linear(ctx, x, w, DType::f32));
 }
 
+Tensor grouped_swiglu(Context& ctx, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets) {
+  const Tensor y = ctx.arena.empty({x.dim(0), w1.out()}, ctx.options.compute);
+  if (fusable(ctx) && ctx.backend.grouped_swiglu(y, x, w1, w3, offsets, ctx.options.gemm)) return y;
+  const ArenaScope scope(ctx.arena);
+  const Tensor gate = grouped_linear(ctx, x, w1, offsets), up = grouped_linear(ctx, x, w3, offsets);
+  ctx.backend.silu_mul(y, gate, up);
+  return y;
+}
+
 Tensor latent_attention(Context& ctx, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch) {
   const i64 tokens = q.dim(0), c = cache.kv_lora_rank, rope = cache.width() - c, nope = q.dim(2) - rope;

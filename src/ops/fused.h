@@ -23,6 +23,9 @@ std::vector<Tensor> norm_linear(Context& ctx, const Tensor& x, const Tensor& gai
 // h float32 += linear(x, w)
 void linear_add_(Context& ctx, const Tensor& h, const Tensor& x, const Weight& w);
 
+// silu(x w1^T) * (x w3^T) for rows x of routed experts: [R, inter].
+Tensor grouped_swiglu(Context& ctx, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets);
+
 // Rotates q and the new keys, stores the new rows of the cache, and attends in the latent space: [T, H, v]. q may be
 // changed.
 Tensor latent_attention(Context& ctx, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,

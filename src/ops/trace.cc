@@ -181,6 +181,12 @@ bool TraceBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, Gemm
   return tried("experts_add_", {h, layer.w1.data}, [&](Backend& b) { return b.experts_add_(h, layer, mode); });
 }
 
+bool TraceBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3,
+                                  const Tensor& offsets, GemmMode mode) {
+  return tried("grouped_swiglu", {y, x, w1.data, w3.data},
+               [&](Backend& b) { return b.grouped_swiglu(y, x, w1, w3, offsets, mode); });
+}
+
 bool TraceBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
                            i64 block_size) {
   return tried("advance", {batch.ids, drawn},

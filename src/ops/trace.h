@@ -64,6 +64,8 @@ class TraceBackend final : public Backend {
   bool latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch) override;
   bool experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) override;
+  bool grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets,
+                      GemmMode mode) override;
   bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
 
  private:

@@ -113,6 +113,83 @@ TEST_F(Fused, LatentAttention) {
     }
 }
 
+// More tokens than the kernels for decode take: products of one input share its codes.
+TEST_F(Fused, ManyTokens) {
+  const i64 t = 130, in = 768;
+  for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8}) {
+      SCOPED_TRACE(fmt::format("{} mode {}", format->name, static_cast<int>(mode)));
+      const WeightTwin a(*gpu_, random_, *format, {200, in}), b(*gpu_, random_, *format, {256, in}),
+          w1(*gpu_, random_, *format, {3, 144, in}), w3(*gpu_, random_, *format, {3, 144, in});
+      Twin x(*gpu_, {t, in}, DType::f32), gain(*gpu_, {in}, DType::f32), y(*gpu_, {t, in}, DType::bf16),
+          offsets(*gpu_, {4}, DType::i32), h(*gpu_, {t, 200}, DType::f32), g(*gpu_, {t, 200}, DType::f32);
+      x.normal(random_, 3), gain.normal(random_), y.normal(random_), h.normal(random_);
+      offsets.fill([](i64 i) { return std::vector<double>{0, 90, 90, 130}[static_cast<std::size_t>(i)]; });
+      gpu_->cast(g.device, h.device);
+      const ArenaScope scope(arena_);
+      Context fused = context(true), plain = context(false);
+      fused.options.gemm = plain.options.gemm = mode;
+      const std::vector<ops::NormedProduct> products{{a.device}, {b.device, DType::f32}};
+      const auto got = ops::norm_linear(fused, x.device, gain.device, 1e-6f, products);
+      const auto expected = ops::norm_linear(plain, x.device, gain.device, 1e-6f, products);
+      expect_near(got[0], expected[0], kBound);
+      expect_near(got[1], expected[1], kBound);
+      expect_near(ops::grouped_swiglu(fused, y.device, w1.device, w3.device, offsets.device),
+                  ops::grouped_swiglu(plain, y.device, w1.device, w3.device, offsets.device), kBound);
+      ops::linear_add_(fused, h.device, y.device, a.device);
+      ops::linear_add_(plain, g.device, y.device, a.device);
+      expect_near(h.device, g.device, 1e-5);
+    }
+}
+
+// Long chunks: the fused form makes keys and values of each head, the plain one attends over the latent.
+TEST_F(Fused, PromptAttention) {
+  for (const i64 heads : {2, 16}) {
+    SCOPED_TRACE(fmt::format("{} heads", heads));
+    const i64 cached[] = {0, 70, 300}, fresh[] = {130, 257, 65}, block = 64, width = 8, t = 130 + 257 + 65;
+    std::vector<double> positions, slots, starts{0}, lens, totals{0}, tables;
+    for (i64 s = 0; s < 3; ++s) {
+      for (i64 i = 0; i < width; ++i) tables.push_back(static_cast<double>((s * width + i) * 5 % 24));
+      for (i64 i = cached[s]; i < cached[s] + fresh[s]; ++i) {
+        positions.push_back(static_cast<double>(i));
+        const double first = tables[static_cast<std::size_t>(s * width + i / block)];
+        slots.push_back(first * block + static_cast<double>(i % block));
+      }
+      starts.push_back(static_cast<double>(positions.size()));
+      lens.push_back(static_cast<double>(cached[s] + fresh[s]));
+      totals.push_back(totals.back() + lens.back());
+    }
+    const auto ints = [&](const Shape& shape, const std::vector<double>& values) {
+      Twin x(*gpu_, shape, DType::i32);
+      x.fill([&](i64 i) { return values[static_cast<std::size_t>(i)]; });
+      return x;
+    };
+    const Twin p = ints({t}, positions), sl = ints({t}, slots), st = ints({4}, starts), le = ints({3}, lens),
+               co = ints({4}, totals), ta = ints({3, width}, tables);
+    Batch batch{p.device, p.device, sl.device, st.device, le.device, co.device, ta.device, {}, 0, 0};
+    batch.total_context = static_cast<i64>(totals.back());
+    batch.max_context = 365;
+    Twin q(*gpu_, {t, heads, 192}, DType::bf16), kv(*gpu_, {t, 576}, DType::bf16), norm(*gpu_, {512}, DType::f32),
+        freqs(*gpu_, {400, 32, 2}, DType::f32), wk(*gpu_, {heads, 512, 128}, DType::bf16),
+        wv(*gpu_, {heads, 128, 512}, DType::bf16), cache(*gpu_, {24, block, 576}, DType::bf16),
+        q2(*gpu_, {t, heads, 192}, DType::bf16), kv2(*gpu_, {t, 576}, DType::bf16);
+    q.normal(random_), kv.normal(random_), norm.normal(random_), wk.normal(random_, 0.05), wv.normal(random_, 0.05);
+    cache.normal(random_);
+    freqs.fill([](i64 i) { return i % 2 == 0 ? std::cos(i * 0.01) : std::sin((i - 1) * 0.01); });
+    gpu_->cast(q2.device, q.device);  // both forms rotate in place
+    gpu_->cast(kv2.device, kv.device);
+    const LatentAttention args{norm.device, 1e-6f, freqs.device, wk.device, wv.device, 0.07f};
+    const ArenaScope scope(arena_);
+    Context fused = context(true), plain = context(false);
+    const Tensor got = ops::latent_attention(fused, q.device, kv.device, args, {cache.device, 512}, batch);
+    const Tensor after = arena_.empty({24 * block, 576}, DType::bf16);
+    gpu_->cast(after, cache.device.view({24 * block, 576}));
+    const Tensor expected = ops::latent_attention(plain, q2.device, kv2.device, args, {cache.device, 512}, batch);
+    expect_near(got, expected, 2 * kBound);
+    expect_near(after, cache.device.view({24 * block, 576}), 1e-3);
+  }
+}
+
 TEST_F(Fused, Experts) {
   const i64 dim = 320, inter = 136, experts = 35, shared = 272;
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})

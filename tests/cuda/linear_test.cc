@@ -9,17 +9,22 @@ namespace {
 // Error of two float32 sums of `in` products of numbers of these deviations, in any order.
 double sum_error(i64 in, double x, double w) { return 2 * 16 * 0x1p-24 * static_cast<double>(in) * 0.64 * x * w; }
 
-// The kernel for many rows rounds scaled FP8 weights (and activations put back from codes) to bf16, as the reference's
-// weight_dequant does: independent relative errors of up to 2^-8 each, six deviations of their sum.
-double rounding_error(const Format& format, i64 rows, i64 in, double w) {
-  return format.has_scale() && rows > 64 ? 6 * 0x1p-8 * std::sqrt(2 * static_cast<double>(in) / 3) * w : 0;
-}
-
-double deviation(const Format& format) { return format.has_scale() ? 60 * 1.5 * 0x1p-9 : 0.05; }
-
 struct Case {
   i64 rows, out, in;
 };
+
+// What the kernels for many rows add for FP8 weights. The portable one rounds scaled weights (and activations put back
+// from codes) to bf16, as the reference's weight_dequant does: independent relative errors of up to 2^-8 each, six
+// deviations of their sum. Hopper's is exact with bf16 activations; its products of codes are summed with 13 bits below
+// the largest product or sum, of about 40 deviations at most, for each 32 inner entries.
+double rounding_error(const Format& format, GemmMode mode, const Case& c, double w, bool hopper) {
+  if (!format.has_scale() || c.rows <= 64) return 0;
+  const auto in = static_cast<double>(c.in);
+  if (!hopper) return 6 * 0x1p-8 * std::sqrt(2 * in / 3) * w;
+  return mode == GemmMode::fp8 ? 0x1p-13 * in / 32 * 40 * w : 0;
+}
+
+double deviation(const Format& format) { return format.has_scale() ? 60 * 1.5 * 0x1p-9 : 0.05; }
 
 class Linear : public CudaTest {
  protected:
@@ -30,8 +35,13 @@ class Linear : public CudaTest {
     Twin x(*gpu_, {c.rows, c.in}, x_type, gap), y(*gpu_, {c.rows, c.out}, y_type, gap);
     x.normal(random_);
     cpu_.linear(y.host, x.host, w.host, mode);
-    gpu_->linear(y.device, x.device, w.device, mode);
-    y.expect_same(sum_error(c.in, 1, deviation(format)) + rounding_error(format, c.rows, c.in, deviation(format)));
+    for (Backend* gpu : both()) {
+      y.poison();
+      gpu->linear(y.device, x.device, w.device, mode);
+      gpu->synchronize();
+      y.expect_same(sum_error(c.in, 1, deviation(format)) +
+                    rounding_error(format, mode, c, deviation(format), on_hopper(gpu)));
+    }
   }
 };
 
@@ -66,6 +76,35 @@ TEST_F(Linear, ModelShapes) {
   }
 }
 
+TEST_F(Linear, ManyRows) {
+  // Widths of tiles, rows and outputs that fill none, an inner dimension that ends inside a block.
+  for (const Case& c : {Case{65, 256, 512}, Case{128, 130, 704}, Case{161, 576, 1408}, Case{193, 264, 336},
+                        Case{257, 400, 2048}, Case{300, 1408, 720}, Case{1021, 144, 1040}})
+    for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0}) {
+      check(c, *format, GemmMode::bf16, DType::bf16, DType::f32, 4);
+      check(c, *format, GemmMode::bf16, DType::bf16, DType::bf16, c.rows % 2 == 0 ? 8 : 3);
+      if (c.in % 128 == 0) check(c, *format, GemmMode::fp8, DType::bf16, DType::bf16, 0);
+    }
+}
+
+TEST_F(Linear, ScaleZeroAddsNothing) {
+  const Case c{100, 128, 384};
+  const WeightTwin w(*gpu_, random_, kFp8Block128, {c.out, c.in});
+  Twin x(*gpu_, {c.rows, c.in}, DType::bf16), y(*gpu_, {c.rows, c.out}, DType::f32);
+  x.normal(random_);
+  for (const i64 zero : {0, 1, 2}) {
+    const float keep = w.host.scale.as<float>()[zero], none = 0;
+    w.host.scale.as<float>()[zero] = 0;
+    gpu_->upload(w.device.scale.narrow(1, zero, 1), &none);
+    cpu_.linear(y.host, x.host, w.host, GemmMode::bf16);
+    gpu_->linear(y.device, x.device, w.device, GemmMode::bf16);
+    y.expect_same(sum_error(c.in, 1, deviation(kFp8Block128)) +
+                  rounding_error(kFp8Block128, GemmMode::bf16, c, deviation(kFp8Block128), hopper_));
+    w.host.scale.as<float>()[zero] = keep;
+    gpu_->upload(w.device.scale.narrow(1, zero, 1), &keep);
+  }
+}
+
 TEST_F(Linear, Grouped) {
   for (const Format* format : formats())
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
@@ -80,8 +119,13 @@ TEST_F(Linear, Grouped) {
         x.normal(random_);
         offsets.fill([&](i64 i) { return std::accumulate(counts.begin(), counts.begin() + i, 0); });
         cpu_.grouped_linear(y.host, x.host, w.host, offsets.host, mode);
-        gpu_->grouped_linear(y.device, x.device, w.device, offsets.device, mode);
-        y.expect_same(sum_error(256, 1, deviation(*format)) + rounding_error(*format, 1000, 256, deviation(*format)));
+        for (Backend* gpu : both()) {
+          y.poison();
+          gpu->grouped_linear(y.device, x.device, w.device, offsets.device, mode);
+          gpu->synchronize();
+          y.expect_same(sum_error(256, 1, deviation(*format)) +
+                        rounding_error(*format, mode, {1000, 144, 256}, deviation(*format), on_hopper(gpu)));
+        }
       }
 }
 
@@ -96,8 +140,12 @@ TEST_F(Linear, HeadMatmul) {
           Twin x(*gpu_, {tokens, heads, k}, type, 8), w(*gpu_, {heads, n, k}, type), y(*gpu_, {tokens, heads, n}, type);
           x.normal(random_), w.normal(random_, 0.05);
           cpu_.head_matmul(y.host, x.host, w.host);
-          gpu_->head_matmul(y.device, x.device, w.device);
-          y.expect_same(sum_error(k, 1, 0.05));
+          for (Backend* gpu : both()) {
+            y.poison();
+            gpu->head_matmul(y.device, x.device, w.device);
+            gpu->synchronize();
+            y.expect_same(sum_error(k, 1, 0.05));
+          }
         }
       }
 }

@@ -57,6 +57,23 @@ TEST_F(CudaTest, RmsNormAndSiluMul) {
       }
 }
 
+// Rows that can be read 16 bytes at a time.
+TEST_F(CudaTest, AlignedRows) {
+  for (const i64 rows : {64, 65, 300})
+    for (const i64 d : {8, 1032, 7168, 8200}) {
+      Twin h(*gpu_, {rows, d}, DType::f32, 4), w(*gpu_, {d}, DType::f32), x(*gpu_, {rows, d}, DType::bf16, 8),
+          y(*gpu_, {rows, d}, DType::bf16, 16), z(*gpu_, {rows, d}, DType::bf16);
+      h.normal(random_, 3), w.normal(random_), x.normal(random_, 3);
+      cpu_.rms_norm(y.host, h.host, w.host, 1e-6f);
+      gpu_->rms_norm(y.device, h.device, w.device, 1e-6f);
+      y.expect_same(2.02 * rounding_of(DType::bf16) + 2e-5, 1e-30);
+      cpu_.silu_mul(z.host, x.host, y.host);
+      y.push();
+      gpu_->silu_mul(z.device, x.device, y.device);
+      z.expect_same(2.02 * rounding_of(DType::bf16) + 1e-6, 1e-30);
+    }
+}
+
 TEST_F(CudaTest, QuantizeAndDequantizeBitEqual) {
   for (const DType from : kActs)
     for (const bool power_of_two : {false, true}) {

@@ -13,10 +13,17 @@ class CudaTest : public ::testing::Test {
   void SetUp() override {
     std::string why;
     if (cuda_devices(why) == 0) GTEST_SKIP() << "no CUDA device: " << why;
-    gpu_ = std::make_unique<CudaBackend>(0);
+    auto gpu = std::make_unique<CudaBackend>(0);
+    hopper_ = gpu->has_hopper_kernels();
+    gpu_ = std::move(gpu);
+    portable_ = std::make_unique<CudaBackend>(0, true);
   }
+  // The GPU with all its kernels, and with those alone that every GPU has.
+  std::vector<Backend*> both() { return {gpu_.get(), portable_.get()}; }
+  bool on_hopper(const Backend* gpu) const { return hopper_ && gpu == gpu_.get(); }
 
-  std::unique_ptr<Backend> gpu_;
+  std::unique_ptr<Backend> gpu_, portable_;
+  bool hopper_ = false;
   CpuBackend cpu_{4};
   Random random_{7};
 };
@@ -76,6 +83,12 @@ class Twin {
         ADD_FAILURE() << "byte " << i << " outside the output was written";
         break;
       }
+  }
+  // Forgets what the GPU wrote.
+  void poison() {
+    std::vector<unsigned char> bytes(bytes_.size(), kFill);
+    gpu_.upload(raw(), bytes.data());
+    gpu_.synchronize();  // another backend may write next
   }
   // One rounding of the output type each.
   void expect_same(double absolute) const { expect_same(2.02 * rounding_of(host.dtype()), absolute); }

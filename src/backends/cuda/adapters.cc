@@ -65,8 +65,10 @@ void CudaBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor
 
 void CudaBackend::attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe,
                                   const Batch& batch, float scale) {
-  cuda::attend_expanded_simple(stream(), array_of(o), array_of(q), {array_of(kv), array_of(k_pe)}, sequences_of(batch),
-                               scale);
+  const cuda::Expanded keys{array_of(kv), array_of(k_pe)};
+  if (hopper_.encode != nullptr && q.dim(0) > 0 && cuda::attend_prompt_fits(array_of(o), array_of(q), keys))
+    return cuda::attend_prompt(stream(), hopper_, array_of(o), array_of(q), keys, sequences_of(batch), scale);
+  cuda::attend_expanded_simple(stream(), array_of(o), array_of(q), keys, sequences_of(batch), scale);
 }
 
 void CudaBackend::route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/params.h"
 #include "ops/backend.h"
 
 namespace fathom {
@@ -66,12 +67,24 @@ class CudaBackend final : public Backend {
   bool latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch) override;
   bool experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) override;
+  bool grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets,
+                      GemmMode mode) override;
   bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
   bool fill_random(const Tensor& x, std::uint64_t seed) override;
+
+  bool has_hopper_kernels() const { return hopper_.encode != nullptr; }
 
  private:
   // The stream, with this thread's device set.
   cudaStream_t stream() const;
+  // y (+)= x w^T, grouped if there are offsets, by the kernels for Hopper; false where they do not apply.
+  bool wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode, bool add);
+  bool wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
+                        std::span<const Weight> ws, GemmMode mode);
+  void quantize_rows(std::byte* codes, const Tensor& x, const Weight& w);
+  // The fused form of latent_attention for long chunks: keys and values of each head are made from the latent cache.
+  bool prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
+                        const CacheLayer& cache, const Batch& batch);
   Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
   std::int32_t* counter();
@@ -80,6 +93,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   cudaStream_t stream_ = nullptr;
+  cuda::Hopper hopper_;
   std::string description_;
   bool portable_ = false;
   bool capturing_ = false;

@@ -35,7 +35,8 @@ bool same_kind(std::span<const Weight> ws) {
 
 bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                               std::span<const Weight> ws, GemmMode mode) {
-  if (ys.size() > 3 || !small_rows(x.dim(0)) || !same_kind(ws)) return false;
+  if (!small_rows(x.dim(0))) return wide_norm_linear(ys, x, gain, eps, ws, mode);
+  if (ys.size() > 3 || !same_kind(ws)) return false;
   for (const Weight& w : ws)
     if (!small_weight(w, mode)) return false;
   cuda::SmallLinear p;
@@ -59,7 +60,8 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
 }
 
 bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) {
-  if (!small_rows(x.dim(0)) || !small_weight(w, mode) || x.dtype() != DType::bf16 || !aligned_rows(x)) return false;
+  if (!small_rows(x.dim(0))) return h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true);
+  if (!small_weight(w, mode) || x.dtype() != DType::bf16 || !aligned_rows(x)) return false;
   cuda::SmallLinear p;
   p.part[0] = {matrix_of(w), h.data(), type_of(h.dtype()), h.stride(0)};
   p.tokens = static_cast<int>(x.dim(0));
@@ -72,6 +74,7 @@ bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w,
 
 bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                                    const CacheLayer& cache, const Batch& batch) {
+  if (!small_rows(q.dim(0))) return prompt_attention(o, q, kv_pe, args, cache, batch);
   if (!small_rows(q.dim(0)) || !latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
       args.wk_b.dtype() != DType::bf16 || args.wk_b.dim(2) % 8 != 0 || q.dim(2) % 8 != 0 || !aligned_rows(kv_pe))
     return false;

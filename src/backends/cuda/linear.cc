@@ -19,13 +19,6 @@ std::size_t quantised_bytes(const Tensor& x) {
   return static_cast<std::size_t>((x.numel() + 255) / 256 * 256 + x.numel() / kFp8Block * 4);
 }
 
-bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
-  if (mode != GemmMode::fp8 || !w.format->has_scale()) return false;
-  CHECK(x.dim(1) % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
-        kFp8Block, x.dim(1));
-  return true;
-}
-
 bool tile_fits(const Tensor& x, const Weight& w) {
   const i64 step = w.data.dtype() == DType::bf16 ? 8 : 16;
   return x.dim(0) > 0 && x.dtype() == DType::bf16 && w.data.dtype() != DType::f32 && w.in() % step == 0 &&
@@ -44,6 +37,7 @@ Tensor CudaBackend::rounded_to_fp8(const Tensor& x, const Weight& w) {
 void CudaBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
   const bool few =
       small_rows(x.dim(0)) && small_weight(w, GemmMode::bf16) && x.dtype() == DType::bf16 && aligned_rows(x);
+  if (!few && wide_linear(y, x, w, {}, mode, false)) return;
   if (!few && tile_fits(x, w)) {
     const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
     return cuda::linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w));
@@ -62,6 +56,7 @@ void CudaBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, Gemm
 
 void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
                                  GemmMode mode) {
+  if (wide_linear(y, x, w, offsets, mode, false)) return;
   if (tile_fits(x, w)) {
     const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
     return cuda::grouped_linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w),
@@ -87,6 +82,18 @@ void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w)
     p.y_head = y.stride(1);
     return linear_small(stream(), p);
   }
+  cuda::WideProduct p;
+  p.x = x.data();
+  p.x_stride = x.stride(0);
+  p.x_head = x.stride(1);
+  p.w = {w.data(), nullptr, cuda::Type::bf16, false, w.dim(0), w.dim(1), w.dim(2)};
+  p.y = y.data();
+  p.y_type = type_of(y.dtype());
+  p.y_stride = y.stride(0);
+  p.y_head = y.stride(1);
+  p.rows = x.dim(0);
+  if (bf16 && hopper_.encode != nullptr && w.stride(0) == w.dim(1) * w.dim(2) && cuda::wide_fits(p))
+    return cuda::wide(stream(), hopper_, p);
   if (bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0 && w.stride(0) % 8 == 0)
     return cuda::head_matmul_tile(stream(), array_of(y), array_of(x), array_of(w));
   cuda::head_matmul_simple(stream(), array_of(y), array_of(x), array_of(w));

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/arrays.h"
+#include "quant/fp8_block.h"
 
 namespace fathom {
 
@@ -20,6 +21,14 @@ inline bool small_weight(const Weight& w, GemmMode mode) {
   if (!w.data.defined() || reinterpret_cast<std::uintptr_t>(w.data.data()) % 16 != 0) return false;
   if (w.data.dtype() == DType::bf16) return w.in() % 8 == 0;
   return w.data.dtype() == DType::e4m3 && mode == GemmMode::bf16 && w.in() % 16 == 0;
+}
+
+// Whether a product takes its rows as codes.
+inline bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
+  if (mode != GemmMode::fp8 || !w.format->has_scale()) return false;
+  CHECK(x.dim(1) % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
+        kFp8Block, x.dim(1));
+  return true;
 }
 
 inline void linear_small(cudaStream_t s, const cuda::SmallLinear& p) {

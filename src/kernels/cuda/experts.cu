@@ -122,7 +122,7 @@ void group_by_expert(cudaStream_t s, const Grouping& g, const Array& x) {
 
 void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
              int top_k) {
-  if (y.dim[0] == 0 || y.dim[1] == 0) return;
+  if (y.dim[0] == 0 || y.dim[1] == 0 || combine_wide(s, y, rows, places, weights, top_k)) return;
   const dim3 grid(static_cast<unsigned>(y.dim[0]), static_cast<unsigned>(ceil_div(y.dim[1], 512)));
   combine_kernel<<<grid, 256, 0, s>>>(y, rows, places, weights, top_k);
   check_launch("combine");

@@ -80,6 +80,41 @@ void head_matmul_tile(cudaStream_t s, const Array& y, const Array& x, const Arra
 // x = bf16(code * scale), for products of codes through them.
 void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two);
 
+// ---- products of many rows on Hopper (hopper*.cu) ----
+// A device whose code in this build is sm_90a's. `encode` is the driver's cuTensorMapEncodeTiled, null elsewhere.
+struct Hopper {
+  void* encode = nullptr;
+  int multiprocessors = 0;
+  bool turns = true, narrow = false;
+};
+Hopper find_hopper(int index);
+void* tile_map_encoder();
+// y = x w^T, grouped by expert (offsets) or by head (count > 1), or plain.
+struct WideProduct {
+  const void* x = nullptr;  // bf16 [rows, heads, in], or e4m3 with x_scale
+  i64 x_stride = 0, x_head = 0;
+  const float* x_scale = nullptr;  // [in / 128, x_scale_stride]: the scales of each 128 columns together
+  i64 x_scale_stride = 0;          // a multiple of 4
+  Matrix w;                        // bf16 or e4m3
+  bool w_transposed = false;       // bf16 [count, in, 128]
+  void* y = nullptr;               // [rows, heads, out]
+  Type y_type = Type::bf16;
+  i64 y_stride = 0, y_head = 0;
+  i64 rows = 0;
+  const std::int32_t* offsets = nullptr;
+  bool add = false;  // y += instead of y =; float32 only
+};
+bool wide_fits(const WideProduct& p);
+void wide(cudaStream_t s, const Hopper& device, const WideProduct& p);
+
+// ---- many rows, 16 bytes at a time (rows_wide.cu); false where rows are not aligned to that, or few ----
+bool rms_norm_wide(cudaStream_t s, const Array& y, const Array& x, const float* weight, float eps);
+bool silu_mul_wide(cudaStream_t s, const Array& y, const Array& a, const Array& b);
+bool combine_wide(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
+                  int top_k);
+// As quantize, of bf16 rows aligned to 16 bytes, with scales [d / 128, stride].
+void quantize_wide(cudaStream_t s, std::uint8_t* codes, float* scales, i64 stride, const Array& x, bool power_of_two);
+
 // ---- products of 1 to 64 rows (linear_small_*.cu) ----
 // y = x w^T for up to three matrices of one input, or for one matrix a head. Rows of x and w are aligned to 16 bytes.
 struct SmallLinear {
@@ -114,6 +149,11 @@ struct Expanded {
 };
 void attend_expanded_simple(cudaStream_t s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
                             float scale);
+
+// The same on Hopper, of bf16 with 128 + 64 key and 128 value entries a head (hopper_attend.cu).
+bool attend_prompt_fits(const Array& o, const Array& q, const Expanded& keys);
+void attend_prompt(cudaStream_t s, const Hopper& device, const Array& o, const Array& q, const Expanded& keys,
+                   const Sequences& seqs, float scale);
 
 // ---- attention of few tokens over the latent cache (mla_*.cu): kv_lora_rank 512, rope 64, bf16 ----
 struct SmallMla {

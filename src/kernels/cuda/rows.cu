@@ -143,13 +143,13 @@ void add(cudaStream_t s, const Array& x, const Array& y) {
 }
 
 void rms_norm(cudaStream_t s, const Array& y, const Array& x, const float* weight, float eps) {
-  if (x.dim[0] == 0) return;
+  if (x.dim[0] == 0 || rms_norm_wide(s, y, x, weight, eps)) return;
   rms_norm_kernel<<<static_cast<unsigned>(x.dim[0]), kThreads, 0, s>>>(y, x, weight, eps);
   check_launch("rms_norm");
 }
 
 void silu_mul(cudaStream_t s, const Array& y, const Array& a, const Array& b) {
-  if (y.dim[0] == 0 || y.dim[1] == 0) return;
+  if (y.dim[0] == 0 || y.dim[1] == 0 || silu_mul_wide(s, y, a, b)) return;
   const dim3 grid(static_cast<unsigned>(y.dim[0]), static_cast<unsigned>(ceil_div(y.dim[1], kThreads * 4)));
   silu_mul_kernel<<<grid, kThreads, 0, s>>>(y, a, b);
   check_launch("silu_mul");

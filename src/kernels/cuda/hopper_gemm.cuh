@@ -1,0 +1,430 @@
+// Products of many rows on Hopper: y^T = w x^T, so that the outputs are the 64 fixed rows of an instruction and the
+// number of tokens its free width. A tile is 128 outputs x 32 to 256 tokens: experts with few rows waste little.
+//
+// A persistent block has a producer, one thread that copies tiles of w and x through a ring in shared memory, and two
+// warpgroups of 64 outputs each that multiply. Blocks come in pairs with neighbouring outputs and the same tokens; each
+// loads half of the tokens' tile for both. Sums go out through shared memory, turned back to one row a token.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper.h"
+#include "kernels/cuda/hopper_plan.cuh"
+
+namespace fathom::cuda {
+
+constexpr int kSharedBytes = 227 * 1024;  // a block's at most
+
+// What w is. bf16; bf16 with rows along the inner dimension (matrix [in, out]); e4m3 codes with bf16 tokens, widened in
+// registers; codes with codes.
+enum class Kind : std::uint8_t { bf16, transposed, mixed, fp8 };
+
+// A stage of the ring: w, x, and the tokens' scales of codes. How many bytes x has, and so how many stages there are,
+// depends on the widest tile of the launch. Behind the ring: 4096 bytes a warpgroup where sums are turned, barriers,
+// and the tiles before each group.
+template <Kind kKind>
+struct Ring {
+  static constexpr bool kFp8 = kKind == Kind::fp8, kMixed = kKind == Kind::mixed;
+  static constexpr int kIn = kFp8 || kMixed ? 128 : 64;  // inner entries of a stage
+  static constexpr int kMaxTokens = kFp8 || kMixed ? 192 : 256;
+  static constexpr int kWeights = 16384, kToken = kMixed ? 256 : 128, kScales = kFp8 ? 1024 : 0, kMaxStages = 12;
+  static constexpr int kScaleBox = kMaxTokens + 4;
+
+  static constexpr int stage_bytes(int most) { return kWeights + most * kToken + kScales; }
+  static constexpr int rest_bytes(int groups) { return 2 * 4096 + 16 * kMaxStages + 4 * (groups + 1) + 1024; }
+};
+
+// Where a thread of the kernel stands.
+template <Kind kKind, int kPair>
+struct Block {
+  std::uint32_t memory, barriers;  // shared addresses; the first is a multiple of 1024
+  const int* first;
+  int rank, stages, stage_bytes, stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ std::uint32_t at() const { return memory + stage * stage_bytes; }
+  __device__ std::uint32_t full() const { return barriers + 16 * stage; }
+  __device__ std::uint32_t empty() const { return full() + 8; }
+  __device__ void next() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+  // By whole warps: this warp no longer reads the stage whose empty barrier is given.
+  __device__ void release(std::uint32_t empty) const {
+    const int lane = threadIdx.x % 32;
+    if constexpr (kPair == 1) {
+      if (lane == 0) barrier_arrive(empty);
+    } else if (lane < kPair) {
+      barrier_arrive_at(empty, lane);
+    }
+  }
+};
+
+template <Kind kKind, int kPair>
+__device__ void produce(Block<kKind, kPair>& b, const Maps& maps, const GemmPlan& p) {
+  using R = Ring<kKind>;
+  for (int t = blockIdx.x / kPair; t < b.first[p.groups]; t += gridDim.x / kPair) {
+    const GemmTile tile = find_tile(p, b.first, t, b.rank, kPair);
+    const int row = tile.group * p.w_rows, head = tile.group * p.x_head;
+    for (int k = 0; k < p.steps; ++k) {
+      barrier_wait(b.empty(), b.parity ^ 1);
+      barrier_expect(b.full(), R::kWeights + tile.width * R::kToken + (R::kFp8 ? R::kScaleBox * 4 : 0));
+      const int in = k * R::kIn;
+      if constexpr (kKind == Kind::transposed) {  // 128 outputs are one matrix [in, 128]
+        const int from = tile.out / 128 * p.w_rows + in;
+        copy_tile(b.at(), maps.w, b.full(), 0, from);
+        copy_tile(b.at() + 8192, maps.w, b.full(), 64, from);
+      } else {
+        copy_tile(b.at(), maps.w, b.full(), in, row + tile.out);
+      }
+      const std::uint32_t tokens = b.at() + R::kWeights;
+      for (int n = b.rank * 32; n < tile.width; n += kPair * 32)
+        for (int half = 0; half < (R::kMixed ? 2 : 1); ++half) {
+          const std::uint32_t to = tokens + half * p.most * 128 + n * 128;
+          if constexpr (kPair == 1)
+            copy_tile(to, maps.x, b.full(), in + half * 64, head, tile.begin + n);
+          else
+            copy_tile_to_all(to, maps.x, b.full(), in + half * 64, head, tile.begin + n, (1 << kPair) - 1);
+        }
+      if constexpr (R::kFp8) copy_tile(tokens + p.most * 128, maps.scales, b.full(), tile.begin / 4 * 4, k);
+      b.next();
+    }
+  }
+}
+
+// Up to four neighbouring outputs of one token.
+__device__ inline void save_four(float* y, float4 v, const GemmPlan& p, int outs) {
+  if (p.vector && outs >= 4) {
+    auto* to = reinterpret_cast<float4*>(y);
+    if (p.add) {
+      const float4 old = *to;
+      v.x += old.x, v.y += old.y, v.z += old.z, v.w += old.w;
+    }
+    *to = v;
+    return;
+  }
+  const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < outs) y[i] = p.add ? y[i] + values[i] : values[i];
+}
+
+// Sums of 64 outputs x kWidth tokens of a warpgroup, times `scale`, to y.
+template <int kWidth>
+__device__ void save(const float (&d)[kWidth / 2], const GemmPlan& p, const GemmTile& tile, float scale,
+                     std::uint32_t turn) {
+  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, out0 = threadIdx.x / 128 * 64,
+            outs = p.out - tile.out;
+  const i64 base = tile.begin * p.y_stride + tile.group * p.y_head + tile.out / 128 * p.y_block;
+  if (p.y_type == Type::f32) {
+    auto* y = static_cast<float*>(p.y) + base + out0;
+#pragma unroll
+    for (int chunk = 0; chunk < kWidth / 16; ++chunk) {
+      if (chunk * 16 >= tile.width) break;
+      group_sync(1 + threadIdx.x / 128, 128);  // the last chunk has been read
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, out = warp * 16 + i / 2 % 2 * 8 + lane / 4;
+        asm volatile("st.shared.f32 [%0], %1;" ::"r"(turn + token * 256 + (out ^ lane % 4 * 8) * 4),
+                     "f"(d[chunk * 8 + i] * scale)
+                     : "memory");
+      }
+      group_sync(1 + threadIdx.x / 128, 128);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int token = half * 8 + thread / 16, out = thread % 16 * 4, row = chunk * 16 + token;
+        float4 v;
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                     : "r"(turn + token * 256 + (out ^ token / 2 % 4 * 8) * 4)
+                     : "memory");
+        if (row < tile.rows) save_four(y + row * p.y_stride + out, v, p, outs - out0 - out);
+      }
+    }
+    return;
+  }
+  auto* y = static_cast<std::uint16_t*>(p.y) + base;
+#pragma unroll
+  for (int chunk = 0; chunk < kWidth / 32; ++chunk) {
+    if (chunk * 32 >= tile.width) break;
+    group_sync(1 + threadIdx.x / 128, 128);  // the last chunk has been read
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      std::uint32_t v[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // block i: tokens 8 (i / 2), outputs 8 (i % 2)
+        const int at = (chunk * 4 + pair * 2 + i / 2) * 4 + i % 2 * 2;
+        v[i] = bf16_pair(d[at] * scale, d[at + 1] * scale);
+      }
+      const int token = pair * 16 + lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
+      store_transposed(turn + token * 128 + ((piece ^ (token & 7)) * 16), v);
+    }
+    group_sync(1 + threadIdx.x / 128, 128);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int token = half * 16 + thread / 8, piece = thread % 8, row = chunk * 32 + token, out = out0 + piece * 8;
+      std::uint32_t v[4];
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                   : "r"(turn + token * 128 + ((piece ^ (token & 7)) * 16))
+                   : "memory");
+      if (row >= tile.rows) continue;
+      std::uint16_t* to = y + row * p.y_stride + out;
+      if (p.vector && out + 8 <= outs)
+        *reinterpret_cast<uint4*>(to) = {v[0], v[1], v[2], v[3]};
+      else
+        for (int i = 0; i < 8 && out + i < outs; ++i) to[i] = static_cast<std::uint16_t>(v[i / 2] >> (i % 2 * 16));
+    }
+  }
+}
+
+// Calls issue(Mma<width>, the first sums of d): only the instruction differs from width to width.
+template <int kWidth, typename F>
+__device__ __forceinline__ void by_width(int width, float (&d)[kWidth / 2], const F& issue) {
+  const auto with = [&](auto mma, auto count) { issue(mma, reinterpret_cast<float(&)[decltype(count)::value]>(d)); };
+  if (width == kWidth) return with(Mma<kWidth>{}, std::integral_constant<int, kWidth / 2>{});
+  if constexpr (kWidth > 192) {
+    if (width == 224) return with(Mma<224>{}, std::integral_constant<int, 112>{});
+    if (width == 192) return with(Mma<192>{}, std::integral_constant<int, 96>{});
+  }
+  if (width == 160) return with(Mma<160>{}, std::integral_constant<int, 80>{});
+  if (width == 128) return with(Mma<128>{}, std::integral_constant<int, 64>{});
+  if (width == 96) return with(Mma<96>{}, std::integral_constant<int, 48>{});
+  if (width == 64) return with(Mma<64>{}, std::integral_constant<int, 32>{});
+  with(Mma<32>{}, std::integral_constant<int, 16>{});
+}
+
+// bf16 from shared memory on both sides.
+template <Kind kKind, int kPair, int kWidth>
+__device__ void multiply_bf16(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t turn) {
+  constexpr int kStep = kKind == Kind::transposed ? 16 * 128 / 16 : 32 / 16;  // of the descriptor, for 16 inner entries
+  float d[kWidth / 2] = {};
+  std::uint32_t last = 0;
+  for (int k = 0; k < p.steps; ++k) {
+    barrier_wait(b.full(), b.parity);
+    const std::uint64_t w = tile_descriptor(b.at() + threadIdx.x / 128 * 8192),
+                        x = tile_descriptor(b.at() + Ring<kKind>::kWeights);
+    by_width<kWidth>(tile.width, d, [&](auto mma, auto& sums) {
+      mma_begin();
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        decltype(mma)::template bf16<kKind == Kind::transposed, 0>(sums, w + i * kStep, x + i * 2, true);
+      mma_commit();  // here: at the branches' end the compiler would add a group of its own
+    });
+    if (k > 0) {
+      mma_wait<1>();
+      b.release(last);
+    }
+    last = b.empty();
+    b.next();
+  }
+  mma_wait<0>();
+  hold(d);
+  b.release(last);
+  save<kWidth>(d, p, tile, 1, turn);
+}
+
+// The scales of one row of w's blocks, 32 a load: a load for each block would be waited for before its products.
+class BlockScales {
+ public:
+  __device__ BlockScales(const float* from, int count) : from_(from), count_(count) {}
+  // Of block k; k goes up from 0, by whole warps.
+  __device__ float at(int k) {
+    const int lane = threadIdx.x % 32;
+    if (k % 32 == 0) held_ = k + lane < count_ ? __ldg(from_ + k + lane) : 0;
+    return __shfl_sync(0xffffffffu, held_, k % 32);
+  }
+
+ private:
+  const float* from_;
+  int count_;
+  float held_ = 0;
+};
+
+// Codes on both sides. The sums of 128 inner entries are scaled in float32: the tensor cores' own sums of e4m3 products
+// keep few bits.
+template <Kind kKind, int kPair, int kWidth>
+__device__ void multiply_fp8(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t turn) {
+  BlockScales scales(p.scales_of(tile), p.scale_columns);
+  float sum[kWidth / 2] = {};
+  for (int k = 0; k < p.steps; ++k) {
+    const float scale = scales.at(k);
+    barrier_wait(b.full(), b.parity);
+    const std::uint64_t w = tile_descriptor(b.at() + threadIdx.x / 128 * 8192),
+                        x = tile_descriptor(b.at() + Ring<kKind>::kWeights);
+    const std::uint32_t of_tokens =
+        b.at() + Ring<kKind>::kWeights + p.most * 128 + tile.begin % 4 * 4 + threadIdx.x % 4 * 8;
+    by_width<kWidth>(tile.width, sum, [&](auto mma, auto& sums) {
+      constexpr int kSums = std::extent_v<std::remove_reference_t<decltype(sums)>>;
+      float d[kSums];
+      if (p.turns) wait_for_turn();
+      mma_begin();
+#pragma unroll
+      for (int i = 0; i < 3; ++i) decltype(mma)::e4m3(d, w + i * 2, x + i * 2, i > 0);
+      mma_commit();
+      decltype(mma)::e4m3(d, w + 6, x + 6, true);
+      mma_commit();
+      mma_wait<1>();
+      if (p.turns) pass_turn();
+      mma_wait<0>();
+      hold(d);
+#pragma unroll
+      for (int j = 0; j < kSums / 4; ++j) {
+        float low, high;
+        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(low) : "r"(of_tokens + j * 32));
+        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(high) : "r"(of_tokens + j * 32 + 4));
+        low *= scale, high *= scale;
+        sums[4 * j] += low * d[4 * j];
+        sums[4 * j + 1] += high * d[4 * j + 1];
+        sums[4 * j + 2] += low * d[4 * j + 2];
+        sums[4 * j + 3] += high * d[4 * j + 3];
+      }
+    });
+    b.release(b.empty());
+    b.next();
+  }
+  save<kWidth>(sum, p, tile, 1, turn);
+}
+
+// Two neighbouring codes at `address` as a pair of bf16.
+__device__ inline std::uint32_t widen_pair(std::uint32_t address, std::uint32_t factor) {
+  std::uint16_t codes;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(codes) : "r"(address) : "memory");
+  const std::uint32_t spread = __byte_perm(codes, 0, 0x1404),
+                      bits = (spread & 0x80008000u) | (spread >> 4 & 0x07f007f0u);
+  std::uint32_t value;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(value) : "r"(bits), "r"(factor));  // the move left a factor of 2^-120
+  return value;
+}
+
+// Rows g and g + 8, 16 codes each, from `address` on, as the instruction wants them.
+__device__ inline void widen(std::uint32_t (&a)[4], std::uint32_t address, std::uint32_t factor) {
+  a[0] = widen_pair(address, factor);
+  a[1] = widen_pair(address + 8 * 128, factor);
+  a[2] = widen_pair(address + 8, factor);
+  a[3] = widen_pair(address + 8 * 128 + 8, factor);
+}
+
+// Codes of w widened in registers, exactly, while the products of the last 128 inner entries are on their way. The sums
+// are kept in units of the current block's scale.
+template <Kind kKind, int kPair, int kWidth>
+__device__ void multiply_mixed(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t turn) {
+  using R = Ring<kKind>;
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+  const std::uint32_t place = row * 128 + lane % 4 * 2, turned = row % 8;
+  BlockScales scales(p.scales_of(tile), p.scale_columns);
+  float d[kWidth / 2] = {}, unit = 1;
+  std::uint32_t last = 0;
+  for (int k = 0; k < p.steps; ++k) {
+    const float scale = scales.at(k);
+    const std::uint32_t factor = scale == 0 ? 0 : 0x7b807b80u;  // a block of scale 0 adds nothing
+    const float ratio = scale == 0 ? 1 : unit * __frcp_rn(scale);
+    if (scale != 0) unit = scale;
+    barrier_wait(b.full(), b.parity);
+    const std::uint32_t from = b.at() + place;
+    std::uint32_t low[4][4], high[4][4];
+    const std::uint64_t x = tile_descriptor(b.at() + R::kWeights);
+    mma_wait<1>();  // the first half of the last stage: its registers are free
+#pragma unroll
+    for (int i = 0; i < 4; ++i) widen(low[i], from + (i ^ turned) * 16, factor);
+    mma_wait<0>();
+    hold(d);
+    if (k > 0) b.release(last);
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) d[i] *= ratio;
+    hold(d);
+    by_width<kWidth>(tile.width, d, [&](auto mma, auto& sums) {
+      mma_begin();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) decltype(mma)::template bf16_registers<0>(sums, low[i], x + i * 2, true);
+      mma_commit();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) widen(high[i], from + ((i + 4) ^ turned) * 16, factor);
+      mma_begin();
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        decltype(mma)::template bf16_registers<0>(sums, high[i], x + p.most * 8 + i * 2, true);
+      mma_commit();
+    });
+    last = b.empty();
+    b.next();
+  }
+  mma_wait<0>();
+  hold(d);
+  b.release(last);
+  save<kWidth>(d, p, tile, unit, turn);
+}
+
+template <Kind kKind, int kPair, int kWidth>
+__device__ void multiply(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t turn) {
+  if constexpr (kKind == Kind::fp8)
+    multiply_fp8<kKind, kPair, kWidth>(b, p, tile, turn);
+  else if constexpr (kKind == Kind::mixed)
+    multiply_mixed<kKind, kPair, kWidth>(b, p, tile, turn);
+  else
+    multiply_bf16<kKind, kPair, kWidth>(b, p, tile, turn);
+}
+
+template <Kind kKind, int kPair>
+__global__ void __launch_bounds__(384, 1)
+    hopper_gemm_kernel(const __grid_constant__ Maps maps, const __grid_constant__ GemmPlan p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using R = Ring<kKind>;
+  extern __shared__ __align__(1024) char ring_memory[];
+  char* memory = ring_memory + (1024 - shared_address(ring_memory) % 1024) % 1024;
+  char* turns = memory + p.stages * p.stage_bytes;
+  auto* first = reinterpret_cast<int*>(turns + 2 * 4096 + 16 * R::kMaxStages);
+  Block<kKind, kPair> b{
+      shared_address(memory), shared_address(turns + 2 * 4096), first, kPair == 1 ? 0 : cluster_rank(), p.stages,
+      p.stage_bytes};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < p.stages; ++i) {
+      barrier_init(b.barriers + 16 * i, 1);
+      barrier_init(b.barriers + 16 * i + 8, 8 * kPair);
+    }
+    barriers_visible();
+  }
+  if (threadIdx.x < 32) count_tiles(p, first, kPair);
+  __syncthreads();
+  if constexpr (kPair > 1) cluster_sync();
+  // 504 registers for three warpgroups: what they start with.
+  if (threadIdx.x >= 256) {
+    fewer_registers<R::kMixed ? 24 : 40>();
+    if (threadIdx.x == 256) produce(b, maps, p);
+  } else {
+    more_registers<R::kMixed ? 240 : 232>();
+    if (p.turns && R::kFp8 && threadIdx.x >= 128) pass_turn();  // the first is the first warpgroup's
+    const std::uint32_t turn = shared_address(turns) + threadIdx.x / 128 * 4096;
+    for (int t = blockIdx.x / kPair; t < first[p.groups]; t += gridDim.x / kPair) {
+      const GemmTile tile = find_tile(p, first, t, b.rank, kPair);
+      multiply<kKind, kPair, R::kMaxTokens>(b, p, tile, turn);
+    }
+  }
+  __syncwarp();
+  if constexpr (kPair > 1) cluster_sync();  // the other block still signals this one's barriers
+#endif
+}
+
+template <Kind kKind, int kPair>
+void launch_hopper_gemm(cudaStream_t s, const Hopper& device, const Maps& maps, GemmPlan p) {
+  using R = Ring<kKind>;
+  const auto kernel = hopper_gemm_kernel<kKind, kPair>;
+  p.stage_bytes = R::stage_bytes(p.most);
+  p.stages = min((kSharedBytes - R::rest_bytes(p.groups)) / p.stage_bytes, R::kMaxStages);
+  const int bytes = p.stages * p.stage_bytes + R::rest_bytes(p.groups);
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {kPair, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(device.multiprocessors / kPair * kPair));
+  config.blockDim = dim3(384);
+  config.dynamicSmemBytes = static_cast<std::size_t>(bytes);
+  config.stream = s;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, kernel, maps, p);
+  check_launch("hopper_gemm");
+}
+
+}  // namespace fathom::cuda
