@@ -75,7 +75,7 @@ std::string cuda_obstacle(int index) {
                      attribute(cudaDevAttrComputeCapabilityMinor, index), cuda::built_for());
 }
 
-CudaBackend::CudaBackend(int index, bool portable) : index_(index), portable_(portable) {
+CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
   std::string why;
   const int count = cuda_devices(why);
   CHECK(count > 0, "cannot use --device cuda: {}; use --device cpu", why);

@@ -22,8 +22,6 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;
 
   std::string name() const override { return "cuda"; }
-  // Whether kernels that only some architectures have were forbidden.
-  bool portable() const { return portable_; }
   Device device() const override { return {DeviceType::cuda, index_}; }
   Storage allocate(std::size_t bytes) override;
   void upload(const Tensor& y, const void* host) override;
@@ -95,7 +93,6 @@ class CudaBackend final : public Backend {
   cudaStream_t stream_ = nullptr;
   cuda::Hopper hopper_;
   std::string description_;
-  bool portable_ = false;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs
   Storage counter_;
