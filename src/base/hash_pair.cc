@@ -27,21 +27,19 @@ alignas(16) constexpr std::uint32_t kRounds[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-#define FATHOM_SHA [[gnu::target("sha,sse4.1,ssse3")]] inline
-
 // The eight words as the instructions want them: a, b, e, f and c, d, g, h, high lane first.
 struct Words {
   __m128i abef, cdgh;
 };
 
-FATHOM_SHA Words load(const std::array<std::uint32_t, 8>& s) {
+[[gnu::target("sha,sse4.1,ssse3")]] inline Words load(const std::array<std::uint32_t, 8>& s) {
   const auto pair = [](std::uint32_t high, std::uint32_t low) {
     return static_cast<long long>(std::uint64_t{high} << 32 | low);
   };
   return {_mm_set_epi64x(pair(s[0], s[1]), pair(s[4], s[5])), _mm_set_epi64x(pair(s[2], s[3]), pair(s[6], s[7]))};
 }
 
-FATHOM_SHA void store(const Words& w, std::array<std::uint32_t, 8>& s) {
+[[gnu::target("sha,sse4.1,ssse3")]] inline void store(const Words& w, std::array<std::uint32_t, 8>& s) {
   alignas(16) std::uint32_t abef[4], cdgh[4];
   _mm_store_si128(reinterpret_cast<__m128i*>(abef), w.abef);
   _mm_store_si128(reinterpret_cast<__m128i*>(cdgh), w.cdgh);
@@ -54,7 +52,7 @@ struct Lane {
   __m128i m[4];  // the last sixteen words of the message schedule, a ring
   const std::byte* from;
 
-  FATHOM_SHA void start_block() {
+  [[gnu::target("sha,sse4.1,ssse3")]] inline void start_block() {
     const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     const auto* in = reinterpret_cast<const __m128i*>(from);
     m[0] = _mm_shuffle_epi8(_mm_loadu_si128(in), big_endian);
@@ -66,7 +64,7 @@ struct Lane {
   }
 
   // Rounds 4 t to 4 t + 3.
-  FATHOM_SHA void rounds(int t) {
+  [[gnu::target("sha,sse4.1,ssse3")]] inline void rounds(int t) {
     if (t >= 4) {
       const __m128i last = m[(t + 3) % 4];
       const __m128i sum =
@@ -78,12 +76,12 @@ struct Lane {
     words.abef = _mm_sha256rnds2_epu32(words.abef, words.cdgh, _mm_shuffle_epi32(sum, 0x0e));
   }
 
-  FATHOM_SHA void end_block() {
+  [[gnu::target("sha,sse4.1,ssse3")]] inline void end_block() {
     words = {_mm_add_epi32(words.abef, before.abef), _mm_add_epi32(words.cdgh, before.cdgh)};
   }
 };
 
-FATHOM_SHA void add_blocks(ShaStream& stream, std::span<const std::byte> data) {
+[[gnu::target("sha,sse4.1,ssse3")]] inline void add_blocks(ShaStream& stream, std::span<const std::byte> data) {
   Lane lane{load(stream.state), {}, {}, data.data()};
   for (std::size_t left = data.size() / ShaStream::kBlock; left > 0; --left) {
     lane.start_block();
@@ -94,8 +92,8 @@ FATHOM_SHA void add_blocks(ShaStream& stream, std::span<const std::byte> data) {
   store(lane.words, stream.state);
 }
 
-FATHOM_SHA void add_blocks(ShaStream& a, const std::byte* of_a, ShaStream& b, const std::byte* of_b,
-                           std::size_t blocks) {
+[[gnu::target("sha,sse4.1,ssse3")]] inline void add_blocks(ShaStream& a, const std::byte* of_a, ShaStream& b,
+                                                           const std::byte* of_b, std::size_t blocks) {
   Lane x{load(a.state), {}, {}, of_a}, y{load(b.state), {}, {}, of_b};
   for (; blocks > 0; --blocks) {
     x.start_block();
@@ -111,8 +109,6 @@ FATHOM_SHA void add_blocks(ShaStream& a, const std::byte* of_a, ShaStream& b, co
   store(x.words, a.state);
   store(y.words, b.state);
 }
-
-#undef FATHOM_SHA
 
 }  // namespace
 

@@ -1,9 +1,11 @@
 #include "quant/fp8_block.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
+
+#include "quant/table_row.h"
 
 namespace fathom {
 namespace {
@@ -15,21 +17,6 @@ void for_each_block(i64 rows, i64 cols, Body&& body) {
   for (i64 r = 0; r < rows; r += kFp8Block)
     for (i64 c = 0; c < cols; c += kFp8Block, ++block)
       body(r, std::min(rows, r + kFp8Block), c, std::min(cols, c + kFp8Block), block);
-}
-
-// A block has far more codes than there are different ones: their values are computed once, by `value(code, scale)`.
-template <typename T, typename Value>
-void dequantize(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, T* y, Value&& value) {
-  std::array<T, 256> table;
-  for_each_block(rows, cols, [&](i64 r0, i64 r1, i64 c0, i64 c1, i64 block) {
-    for (std::size_t code = 0; code < table.size(); ++code)
-      table[code] = value(static_cast<e4m3_bits>(code), scales[block]);
-    for (i64 r = r0; r < r1; ++r) {
-      const e4m3_bits* in = codes + r * cols;
-      T* out = y + r * cols;
-      for (i64 c = c0; c < c1; ++c) out[c] = table[in[c]];
-    }
-  });
 }
 
 // float_to_e4m3 of finite values without branches, so that a loop of it becomes vector code: the subnormal and the
@@ -91,12 +78,27 @@ void quantize_weight(const float* w, i64 rows, i64 cols, bool power_of_two, e4m3
 }
 
 void dequantize_weight(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, float* y) {
-  dequantize(codes, scales, rows, cols, y, [](e4m3_bits code, float scale) { return e4m3_to_float(code) * scale; });
+  for_each_block(rows, cols, [&](i64 r0, i64 r1, i64 c0, i64 c1, i64 block) {
+    for (i64 r = r0; r < r1; ++r)
+      for (i64 c = c0; c < c1; ++c) y[r * cols + c] = e4m3_to_float(codes[r * cols + c]) * scales[block];
+  });
 }
 
+// A block has far more codes than there are different ones, so their values are computed once. Goes row by row, not
+// block by block: memory is read and written as it lies.
 void dequantize_weight(const e4m3_bits* codes, const float* scales, i64 rows, i64 cols, bf16_bits* y) {
-  dequantize(codes, scales, rows, cols, y,
-             [](e4m3_bits code, float scale) { return float_to_bf16(e4m3_to_float(code) * scale); });
+  std::vector<CodeTable> tables(static_cast<std::size_t>(blocks_of(cols)));
+  for (i64 r = 0; r < rows; ++r) {
+    for (i64 c = 0; c < cols; c += kFp8Block) {
+      CodeTable& table = tables[static_cast<std::size_t>(c / kFp8Block)];
+      if (r % kFp8Block == 0) {
+        const float scale = scales[r / kFp8Block * blocks_of(cols) + c / kFp8Block];
+        for (std::size_t code = 0; code < table.size(); ++code)
+          table[code] = float_to_bf16(e4m3_to_float(static_cast<e4m3_bits>(code)) * scale);
+      }
+      look_up(codes + r * cols + c, table, std::min(kFp8Block, cols - c), y + r * cols + c);
+    }
+  }
 }
 
 void quantize_activation(const float* x, i64 n, bool power_of_two, e4m3_bits* codes, float* scales) {

@@ -1,0 +1,17 @@
+// Looking codes up in a table of 16-bit values, many at once: what casting whole models spends its time on.
+#pragma once
+
+#include <array>
+
+#include "base/check.h"
+#include "base/numeric.h"
+
+namespace fathom {
+
+// Value of each e4m3 code; that of code | 0x80 is that of code with the sign turned.
+using CodeTable = std::array<bf16_bits, 256>;
+
+// y[i] = table[codes[i]] for i < n, by vector instructions where this processor has them.
+void look_up(const e4m3_bits* codes, const CodeTable& table, i64 n, bf16_bits* y);
+
+}  // namespace fathom
