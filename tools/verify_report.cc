@@ -114,29 +114,85 @@ std::map<std::string, std::pair<const SafetensorsFile*, const TensorInfo*>> by_n
   return map;
 }
 
+// A tensor's bytes in pieces: what is read through a map would stay in the memory of this process.
+class Pieces {
+ public:
+  Pieces(const SafetensorsFile& file, const TensorInfo& info)
+      : file_(file), offset_(file.offset(info.name)), left_(info.bytes()), buffer_(kPieceBytes) {}
+
+  // The next piece; empty at the end.
+  std::span<const std::byte> next() {
+    const auto piece = std::span(buffer_).first(static_cast<std::size_t>(std::min<i64>(left_, kPieceBytes)));
+    file_.read_at(offset_, piece);
+    offset_ += static_cast<i64>(piece.size());
+    left_ -= static_cast<i64>(piece.size());
+    return piece;
+  }
+
+ private:
+  static constexpr i64 kPieceBytes = i64{1} << 20;
+  const SafetensorsFile& file_;
+  i64 offset_, left_;
+  std::vector<std::byte> buffer_;
+};
+
+using Place = std::pair<const SafetensorsFile*, const TensorInfo*>;
+
+// What differs between a tensor and that of another directory; empty when nothing does.
+std::string compare_tensor(const std::string& name, const Place& mine, const Place& theirs, const fs::path& other) {
+  const TensorInfo &a = *mine.second, &b = *theirs.second;
+  if (a.dtype != b.dtype || a.shape != b.shape)
+    return fmt::format("tensor {} is {} {}, in {} {} {}", shown(name), name_of(a.dtype), to_string(a.shape),
+                       other.string(), name_of(b.dtype), to_string(b.shape));
+  Pieces bytes(*mine.first, a), expected(*theirs.first, b);
+  while (true) {
+    const auto piece = bytes.next(), wanted = expected.next();
+    if (piece.empty()) return {};
+    if (std::memcmp(piece.data(), wanted.data(), piece.size()) != 0)
+      return fmt::format("tensor {} differs from that in {}", shown(name), other.string());
+  }
+}
+
 // Compares tensor by tensor with another directory.
-void compare_directories(const Files& files, const fs::path& other, VerifyReport& report) {
+void compare_directories(const Files& files, const fs::path& other, const VerifyOptions& options, VerifyReport& report,
+                         const std::function<void(i64, i64)>& progress) {
   report.compared_with = other.string();
   const Files others = open_files(paths_of(other, report), report);
   const auto mine = by_name(files), theirs = by_name(others);
-  for (const auto& [name, place] : mine) {
-    const auto found = theirs.find(name);
-    if (found == theirs.end()) {
-      report.faults.push_back(fmt::format("tensor {} is not in {}", shown(name), other.string()));
-      continue;
+  std::vector<const std::pair<const std::string, Place>*> both;
+  i64 total = 0;
+  for (const auto& entry : mine) {
+    if (theirs.contains(entry.first)) {
+      both.push_back(&entry);
+      total += entry.second.second->bytes();
+    } else {
+      report.faults.push_back(fmt::format("tensor {} is not in {}", shown(entry.first), other.string()));
     }
-    const TensorInfo &a = *place.second, &b = *found->second.second;
-    const auto bytes = place.first->bytes(a.name), expected = found->second.first->bytes(b.name);
-    report.hashed_bytes += a.bytes();
-    if (a.dtype != b.dtype || a.shape != b.shape)
-      report.faults.push_back(fmt::format("tensor {} is {} {}, in {} {} {}", shown(name), name_of(a.dtype),
-                                          to_string(a.shape), other.string(), name_of(b.dtype), to_string(b.shape)));
-    else if (!bytes.empty() && std::memcmp(bytes.data(), expected.data(), bytes.size()) != 0)
-      report.faults.push_back(fmt::format("tensor {} differs from that in {}", shown(name), other.string()));
   }
+  std::mutex mutex;
+  std::vector<std::string> faults(both.size());
+  ThreadPool pool(options.threads);
+  pool.parallel_for(static_cast<i64>(both.size()), 1, [&](i64 begin, i64 end, int) {
+    for (i64 i = begin; i < end; ++i) {
+      const auto& [name, place] = *both[static_cast<std::size_t>(i)];
+      faults[static_cast<std::size_t>(i)] = compare_tensor(name, place, theirs.at(name), other);
+      const std::lock_guard lock(mutex);
+      report.hashed_bytes += place.second->bytes();
+      if (progress) progress(report.hashed_bytes, total);
+    }
+  });
+  for (std::string& fault : faults)
+    if (!fault.empty()) report.faults.push_back(std::move(fault));
   for (const auto& [name, place] : theirs)
     if (!mine.contains(name))
       report.faults.push_back(fmt::format("tensor {} of {} is missing", shown(name), other.string()));
+}
+
+std::string tensor_hash(const SafetensorsFile& file, const TensorInfo& info) {
+  Pieces pieces(file, info);
+  Sha256 hash;
+  for (auto piece = pieces.next(); !piece.empty(); piece = pieces.next()) hash.update(piece);
+  return hash.hex();
 }
 
 // The tensors whose hash is another than that of the manifest, as text.
@@ -146,7 +202,7 @@ std::string changed_tensors(const fs::path& path, const KnownFile& known) {
   const SafetensorsFile file(path);
   for (const auto& [name, sha256] : known.tensors) {
     const TensorInfo* info = file.find(name);
-    if (info != nullptr && sha256_hex(file.bytes(name)) == sha256) continue;
+    if (info != nullptr && tensor_hash(file, *info) == sha256) continue;
     if (++changed == 1) text = fmt::format("; tensor {}", shown(name));
   }
   return changed > 1 ? text + fmt::format(" and {} more", changed - 1) : text;
@@ -220,7 +276,7 @@ VerifyReport verify(const VerifyOptions& options, const std::function<void(i64, 
   const fs::path against = !options.against.empty() ? options.against : fs::exists(own) ? own : fs::path();
   if (against.empty()) return report;
   if (fs::is_directory(against) && !fs::exists(against / kManifestFile)) {
-    compare_directories(files, against, report);
+    compare_directories(files, against, options, report, progress);
     return report;
   }
   const fs::path list = fs::is_directory(against) ? against / kManifestFile : against;
