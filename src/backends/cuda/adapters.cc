@@ -57,7 +57,8 @@ void CudaBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor
     p.q_c = q_c.data(), p.q_c_stride = q_c.stride(0), p.q_c_head = q_c.stride(1);
     p.q_pe = q_pe.data(), p.q_pe_stride = q_pe.stride(0), p.q_pe_head = q_pe.stride(1);
     p.o_c = o.data();
-    return cuda::mla_attend(stream(), p);
+    cuda::mla_attend(stream(), p);
+    return cuda::mla_combine(stream(), p);
   }
   cuda::attend_latent_simple(stream(), array_of(o), array_of(q_c), array_of(q_pe), cache_of(cache), sequences_of(batch),
                              scale);

@@ -84,6 +84,9 @@ class CudaBackend final : public Backend {
   bool prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch);
   Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
+  void take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, std::uint8_t* codes, float* scales);
+  void carve_experts(cuda::SmallMoe& p, bool merged);
+  void run_experts(cuda::SmallMoe& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
   std::int32_t* counter();
   // Scratch that lives until the next call; grows outside of captures only, and never moves under a recorded graph.

@@ -1,14 +1,13 @@
-// The fused forms: for up to 64 tokens with bf16 activations and bf16 or FP8 weights.
+// The fused forms: for few tokens with bf16 activations and bf16 or FP8 weights.
 #include <algorithm>
 
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
+#include "quant/fp8_block.h"
 
 namespace fathom {
 namespace {
-
-constexpr i64 kNormedTokens = 8;  // the norm is part of the product; it is cheaper on its own from here on
 
 // Parts of a workspace, one after another.
 class Carver {
@@ -31,12 +30,26 @@ bool same_kind(std::span<const Weight> ws) {
   return std::all_of(ws.begin(), ws.end(), [&](const Weight& w) { return w.data.dtype() == ws[0].data.dtype(); });
 }
 
+// Codes and scales of rows, in a workspace.
+struct CodeRows {
+  std::uint8_t* codes;
+  float* scales;
+
+  static CodeRows take(Carver& carver, const Tensor& x) {
+    return {carver.take<std::uint8_t>(x.numel()), carver.take<float>(x.numel() / kFp8Block)};
+  }
+};
+
+bool quantises(const Weight& w, GemmMode mode) { return mode == GemmMode::fp8 && w.format->has_scale(); }
+
 }  // namespace
 
 bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                               std::span<const Weight> ws, GemmMode mode) {
-  if (!small_rows(x.dim(0))) return wide_norm_linear(ys, x, gain, eps, ws, mode);
-  if (ys.size() > 3 || !same_kind(ws)) return false;
+  i64 outputs = 0;
+  for (const Weight& w : ws) outputs += w.out();
+  if (!dense_rows(x.dim(0), outputs)) return wide_norm_linear(ys, x, gain, eps, ws, mode);
+  if (ys.size() > 3 || x.dim(0) == 0 || !same_kind(ws)) return false;
   for (const Weight& w : ws)
     if (!small_weight(w, mode)) return false;
   cuda::SmallLinear p;
@@ -44,38 +57,76 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
   p.tokens = static_cast<int>(x.dim(0));
   for (std::size_t i = 0; i < ys.size(); ++i)
     p.part[i] = {matrix_of(ws[i]), ys[i].data(), type_of(ys[i].dtype()), ys[i].stride(0)};
-  if (x.dim(0) <= kNormedTokens && x.dtype() == DType::f32 && aligned_rows(x)) {
+  p.quantise = quantises(ws[0], mode);
+  // Each block makes the rows ready: with several rows and many blocks it is cheaper to do it once.
+  const bool alone = x.dim(0) > 1 && outputs > 16384;
+  if (!alone && cuda::stage_fits(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
     p.x = x.data();
     p.x_stride = x.stride(0);
     p.gain = gain.as<float>();
     p.eps = eps;
   } else {
-    const Tensor normed(workspace(static_cast<std::size_t>(x.numel() * 2)), DType::bf16, x.shape(), device());
-    rms_norm(normed, x, gain, eps);
-    p.x = normed.data();
-    p.x_stride = normed.stride(0);
+    void* normed = nullptr;
+    CodeRows rows{};
+    const auto carve = [&](void* base) {
+      Carver carver(base);
+      normed = carver.take<bf16_bits>(x.numel());
+      if (p.quantise) rows = CodeRows::take(carver, x);
+      return carver.used();
+    };
+    carve(workspace(carve(nullptr)));
+    const Tensor y(normed, DType::bf16, x.shape(), device());
+    rms_norm(y, x, gain, eps);
+    take_rows(p, y, ws[0], rows.codes, rows.scales);
   }
   linear_small(stream(), p);
   return true;
 }
 
+// x as the input of a product: its bf16 rows, or codes that are made here.
+void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, std::uint8_t* codes,
+                            float* scales) {
+  p.x = x.data();
+  p.x_stride = x.stride(0);
+  if (!p.quantise) return;
+  cuda::quantize(stream(), codes, scales, array_of(x), w.format->power_of_two);
+  p.x = codes;
+  p.x_stride = x.dim(1);
+  p.x_scale = scales;
+  p.quantise = false;
+}
+
 bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) {
-  if (!small_rows(x.dim(0))) return h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true);
-  if (!small_weight(w, mode) || x.dtype() != DType::bf16 || !aligned_rows(x)) return false;
+  if (!dense_rows(x.dim(0), w.out())) return h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true);
+  if (x.dim(0) == 0 || !small_weight(w, mode) || x.dtype() != DType::bf16 || !aligned_rows(x)) return false;
   cuda::SmallLinear p;
   p.part[0] = {matrix_of(w), h.data(), type_of(h.dtype()), h.stride(0)};
   p.tokens = static_cast<int>(x.dim(0));
-  p.x = x.data();
-  p.x_stride = x.stride(0);
   p.add = true;
+  p.quantise = quantises(w, mode);
+  if (p.quantise && cuda::stage_fits(x.dim(0), x.dim(1))) {
+    p.x = x.data();
+    p.x_stride = x.stride(0);
+  } else {
+    CodeRows rows{};
+    const auto carve = [&](void* base) {
+      Carver carver(base);
+      if (p.quantise) rows = CodeRows::take(carver, x);
+      return carver.used();
+    };
+    if (p.quantise) carve(workspace(carve(nullptr)));
+    take_rows(p, x, w, rows.codes, rows.scales);
+  }
   linear_small(stream(), p);
   return true;
 }
 
 bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                                    const CacheLayer& cache, const Batch& batch) {
-  if (!small_rows(q.dim(0))) return prompt_attention(o, q, kv_pe, args, cache, batch);
-  if (!small_rows(q.dim(0)) || !latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
+  // Decode: each token is the only one of its sequence.
+  const bool few = q.dim(0) == batch.sequences() ? fused_rows(q.dim(0)) : small_rows(q.dim(0));
+  if (!few) return prompt_attention(o, q, kv_pe, args, cache, batch);
+  if (!latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
       args.wk_b.dtype() != DType::bf16 || args.wk_b.dim(2) % 8 != 0 || q.dim(2) % 8 != 0 || !aligned_rows(kv_pe))
     return false;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = cache.kv_lora_rank, nope = args.wk_b.dim(2);
@@ -85,8 +136,8 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
     auto* q_c = carver.take<bf16_bits>(tokens * heads * c);
     p.q_c = q_c;
     p.o_c = carver.take<bf16_bits>(tokens * heads * c);
-    p.parts = carver.take<float>(tokens * heads * p.splits * c);
-    p.sums = carver.take<float>(tokens * heads * p.splits);
+    if (p.splits > 1) p.parts = carver.take<float>(tokens * heads * p.splits * c);
+    if (p.splits > 1) p.sums = carver.take<float>(tokens * heads * p.splits);
     return carver.used();
   };
   carve(workspace(carve(nullptr)));
@@ -107,6 +158,15 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
   p.q_pe_head = q.stride(1);
   cuda::mla_absorb(stream(), p);
   cuda::mla_attend(stream(), p);
+  p.wv_b = {args.wv_b.data(), nullptr, cuda::Type::bf16, false, heads, args.wv_b.dim(1), c};
+  p.o = o.data();
+  p.o_stride = o.stride(0);
+  p.o_head = o.stride(1);
+  if (args.wv_b.dtype() == DType::bf16 && cuda::mla_values_fit(p)) {
+    cuda::mla_values(stream(), p);
+    return true;
+  }
+  cuda::mla_combine(stream(), p);
   head_matmul(o, Tensor(p.o_c, DType::bf16, {tokens, heads, c}, device()), args.wv_b);
   return true;
 }
@@ -114,32 +174,14 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
 bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) {
   const i64 tokens = h.dim(0), dim = h.dim(1), experts = layer.w1.data.dim(0), top_k = layer.route.top_k;
   const Weight all[] = {layer.w1, layer.w2, layer.w3, layer.shared_w1, layer.shared_w2, layer.shared_w3};
-  if (!small_rows(tokens) || !same_kind(all) || layer.gate.format != &kBf16 || layer.gate.out() != experts ||
+  if (!fused_rows(tokens) || !same_kind(all) || layer.gate.format != &kBf16 || layer.gate.out() != experts ||
       experts > 1024 || top_k > experts || dim % 8 != 0)
     return false;
   for (const Weight& w : all)
     if (!small_weight(w, mode)) return false;
-  const bool normed = tokens <= kNormedTokens, merged = normed && tokens * top_k <= 64;
   cuda::SmallMoe p;
-  Tensor x;
-  const auto carve = [&](void* base) {
-    Carver carver(base);
-    p.route.logits = carver.take<float>(tokens * experts);
-    p.route.weights = carver.take<float>(tokens * top_k);
-    p.route.indices = carver.take<std::int32_t>(tokens * top_k);
-    p.hidden = carver.take<bf16_bits>(tokens * top_k * layer.w1.out());
-    p.shared_hidden = carver.take<bf16_bits>(tokens * layer.shared_w1.out());
-    x = Tensor(carver.take<bf16_bits>(tokens * dim), DType::bf16, h.shape(), device());
-    if (!merged) p.rows = carver.take<float>(tokens * top_k * dim);
-    return carver.used();
-  };
-  carve(workspace(carve(nullptr)));
-  if (!normed) rms_norm(x, h, layer.norm, layer.eps);
   p.tokens = static_cast<int>(tokens);
-  p.x = normed ? h.data() : x.data();
-  p.x_stride = normed ? h.stride(0) : dim;
-  p.gain = normed ? layer.norm.as<float>() : nullptr;
-  p.eps = layer.eps;
+  p.quantise = quantises(layer.w1, mode);
   p.gate = matrix_of(layer.gate);
   route_args(p.route, layer.bias, layer.route, tokens, experts);
   p.route.logits_stride = experts;
@@ -147,21 +189,74 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
   p.w1 = matrix_of(layer.w1), p.w2 = matrix_of(layer.w2), p.w3 = matrix_of(layer.w3);
   p.shared_w1 = matrix_of(layer.shared_w1), p.shared_w2 = matrix_of(layer.shared_w2);
   p.shared_w3 = matrix_of(layer.shared_w3);
-  p.normed = x.data();
+  p.eps = layer.eps;
   p.y = h.as<float>();
   p.y_stride = h.stride(0);
-  const bool fp8 = layer.w1.format->has_scale();
-  cuda::moe_gate(stream(), p);
-  p.x = x.data();
-  p.x_stride = dim;
-  fp8 ? cuda::moe_up_fp8(stream(), p) : cuda::moe_up_bf16(stream(), p);
-  fp8 ? cuda::moe_down_fp8(stream(), p) : cuda::moe_down_bf16(stream(), p);
-  if (p.rows != nullptr) {
-    const Tensor hidden(p.shared_hidden, DType::bf16, {tokens, layer.shared_w1.out()}, device());
-    linear_add_(h, hidden, layer.shared_w2, mode);
-    cuda::combine_add(stream(), p);
+  const bool merged = tokens <= 8 && tokens * top_k <= 64;
+  carve_experts(p, merged);
+  if (tokens <= 8 && cuda::stage_fits(tokens, dim) && aligned_rows(h)) {
+    p.x = h.data();
+    p.x_stride = h.stride(0);
+    p.gain = layer.norm.as<float>();
+  } else {
+    const Tensor x(p.normed, DType::bf16, h.shape(), device());
+    rms_norm(x, h, layer.norm, layer.eps);
+    if (p.quantise) cuda::quantize(stream(), p.x_codes.data, p.x_codes.scale, array_of(x), p.w1.power_of_two);
+    p.x = p.normed;
+    p.x_stride = dim;
   }
+  run_experts(p, layer.w1.format->has_scale());
+  if (merged) return true;
+  cuda::SmallLinear shared;
+  shared.part[0] = {p.shared_w2, p.y, cuda::Type::f32, p.y_stride};
+  shared.tokens = p.tokens;
+  shared.x = p.quantise ? static_cast<const void*>(p.shared_codes.data) : p.shared_hidden;
+  shared.x_scale = p.shared_codes.scale;
+  shared.x_stride = p.shared_w2.in;
+  shared.add = true;
+  if (p.shared_w2.out > 0) linear_small(stream(), shared);
+  cuda::combine_add(stream(), p);
   return true;
+}
+
+// The buffers between the kernels of experts_add_.
+void CudaBackend::carve_experts(cuda::SmallMoe& p, bool merged) {
+  const i64 tokens = p.tokens, top_k = p.route.top_k, dim = p.gate.in, choices = tokens * top_k;
+  const auto codes = [](Carver& carver, i64 rows, i64 width) {
+    return cuda::SmallMoe::Codes{carver.take<std::uint8_t>(rows * width), carver.take<float>(rows * width / kFp8Block)};
+  };
+  const auto carve = [&](void* base) {
+    Carver carver(base);
+    p.route.logits = carver.take<float>(tokens * p.route.experts);
+    p.route.weights = carver.take<float>(choices);
+    p.route.indices = carver.take<std::int32_t>(choices);
+    p.hidden = carver.take<bf16_bits>(choices * p.w1.out);
+    p.shared_hidden = carver.take<bf16_bits>(tokens * p.shared_w1.out);
+    p.normed = carver.take<bf16_bits>(tokens * dim);
+    if (!merged) p.rows = carver.take<float>(choices * dim);
+    if (!cuda::routes_in_place(p)) {
+      p.experts = carver.take<cuda::SmallMoe::Expert>(cuda::most_chosen(p));
+      p.choices = carver.take<std::int32_t>(choices);
+    }
+    if (!p.quantise) return carver.used();
+    p.x_codes = codes(carver, tokens, dim);
+    p.shared_codes = codes(carver, tokens, p.shared_w2.in);
+    if (!merged || tokens > 1 || !cuda::stage_fits(1, top_k * p.w2.in + p.shared_w2.in))
+      p.hidden_codes = codes(carver, choices, p.w2.in);
+    return carver.used();
+  };
+  carve(workspace(carve(nullptr)));
+}
+
+void CudaBackend::run_experts(cuda::SmallMoe& p, bool fp8) {
+  const cudaStream_t s = stream();
+  fp8 ? cuda::moe_gate_fp8(s, p) : cuda::moe_gate_bf16(s, p);
+  if (p.tokens > 8) cuda::moe_route(s, p);
+  p.x = p.normed;
+  p.x_stride = p.gate.in;
+  fp8 ? cuda::moe_up_fp8(s, p) : cuda::moe_up_bf16(s, p);
+  if (p.hidden_codes.data != nullptr) cuda::moe_quantise(s, p);
+  fp8 ? cuda::moe_down_fp8(s, p) : cuda::moe_down_bf16(s, p);
 }
 
 bool CudaBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,

@@ -69,7 +69,7 @@ void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight&
 
 void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) {
   const bool bf16 = x.dtype() == DType::bf16 && w.dtype() == DType::bf16;
-  if (small_rows(x.dim(0)) && bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0) {
+  if (fused_rows(x.dim(0)) && bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0) {
     cuda::SmallLinear p;
     p.part[0] = {
         {w.data(), nullptr, cuda::Type::bf16, false, 1, w.dim(1), w.dim(2)}, y.data(), type_of(y.dtype()), y.stride(0)};

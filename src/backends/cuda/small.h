@@ -9,6 +9,10 @@
 namespace fathom {
 
 inline bool small_rows(i64 rows) { return rows >= 1 && rows <= 64; }
+// Of attention in decode steps, and of experts.
+inline bool fused_rows(i64 rows) { return rows >= 1 && rows <= 256; }
+// Of products: with many outputs, each block's reading of all rows costs more than the weights from 64 rows on.
+inline bool dense_rows(i64 rows, i64 outputs) { return rows <= 64 || (rows <= 128 && outputs <= 16384); }
 
 // Rows that can be read 16 bytes at a time.
 inline bool aligned_rows(const Tensor& x) {
@@ -16,11 +20,11 @@ inline bool aligned_rows(const Tensor& x) {
   return x.stride(0) % step == 0 && reinterpret_cast<std::uintptr_t>(x.data()) % 16 == 0;
 }
 
-// bf16, or FP8 whose activations stay as they are.
+// bf16, or FP8 whose activations stay as they are or have whole units to quantise.
 inline bool small_weight(const Weight& w, GemmMode mode) {
   if (!w.data.defined() || reinterpret_cast<std::uintptr_t>(w.data.data()) % 16 != 0) return false;
   if (w.data.dtype() == DType::bf16) return w.in() % 8 == 0;
-  return w.data.dtype() == DType::e4m3 && mode == GemmMode::bf16 && w.in() % 16 == 0;
+  return w.data.dtype() == DType::e4m3 && w.in() % (mode == GemmMode::fp8 ? 128 : 16) == 0;
 }
 
 // Whether a product takes its rows as codes.
@@ -41,6 +45,24 @@ inline bool latent_fits(const Tensor& q, const CacheLayer& cache) {
          q.dtype() == DType::bf16;
 }
 
+// Into how many parts contexts of up to `longest` keys are divided when there are `blocks` of them. Costs in the time
+// of a key tile: the rounds of tiles, a multiprocessor working on one after the other, or on two blocks that have one
+// each; then the addition of the parts, which are written and read again.
+inline int splits_of(i64 blocks, i64 longest) {
+  constexpr i64 kTile = 64, kProcessors = 132;
+  const i64 tiles = std::max<i64>((longest + kTile - 1) / kTile, 1);
+  double least = 1e30;
+  i64 best = 1;
+  for (i64 s = 1; s <= std::min<i64>(tiles, cuda::SmallMla::kMostSplits); ++s) {
+    const i64 each = (tiles + s - 1) / s, at_once = each == 1 ? kProcessors * 3 / 2 : kProcessors;
+    const auto written = static_cast<double>(blocks * s) / kProcessors;
+    const double rounds = static_cast<double>((blocks * s + at_once - 1) / at_once * each);
+    const double cost = rounds + (s > 1 ? 1 + 0.5 * written + static_cast<double>(s) / 32 : 0);
+    if (cost < least) least = cost, best = s;
+  }
+  return static_cast<int>(best);
+}
+
 inline cuda::SmallMla latent_of(const Batch& batch, const CacheLayer& cache, i64 heads, float scale) {
   cuda::SmallMla p;
   p.tokens = static_cast<int>(batch.tokens());
@@ -48,9 +70,7 @@ inline cuda::SmallMla latent_of(const Batch& batch, const CacheLayer& cache, i64
   p.cache = cache_of(cache);
   p.seqs = sequences_of(batch);
   p.scale = scale;
-  // About two blocks a multiprocessor, and parts of at least 64 keys.
-  const i64 blocks = batch.tokens() * ((heads + 15) / 16), longest = (batch.max_context + 63) / 64;
-  p.splits = static_cast<int>(std::clamp<i64>(std::min((264 + blocks - 1) / blocks, longest), 1, 132));
+  p.splits = splits_of(batch.tokens() * ((heads + 15) / 16), batch.max_context);
   return p;
 }
 

@@ -1,5 +1,7 @@
 // Routing of tokens to experts, and the way there and back.
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/route.cuh"
+#include "kernels/cuda/small.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -88,7 +90,9 @@ __global__ void combine_kernel(Array y, Array rows, const std::int32_t* places, 
   }
 }
 
-__global__ void combine_add_kernel(SmallMoe p) {
+__global__ void combine_add_kernel(const __grid_constant__ SmallMoe p) {
+  let_next_start();
+  wait_for_previous();
   const i64 t = blockIdx.x, d = p.w2.out;
   const int top_k = p.route.top_k;
   for (i64 i = blockIdx.y * static_cast<i64>(blockDim.x) + threadIdx.x; i < d;
@@ -130,8 +134,7 @@ void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32
 
 void combine_add(cudaStream_t s, const SmallMoe& p) {
   const dim3 grid(static_cast<unsigned>(p.tokens), static_cast<unsigned>(ceil_div(p.w2.out, 256)));
-  combine_add_kernel<<<grid, 256, 0, s>>>(p);
-  check_launch("combine_add");
+  launch_early(combine_add_kernel, "combine_add", grid, 256, 0, s, p);
 }
 
 }  // namespace fathom::cuda

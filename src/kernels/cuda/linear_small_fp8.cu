@@ -4,8 +4,8 @@
 namespace fathom::cuda {
 
 void linear_small_fp8(cudaStream_t s, const SmallLinear& p) {
-  if (p.gain != nullptr)
-    dispatch_linear_small<true, Rows::normed>(s, p);
+  if (p.gain != nullptr || p.quantise)
+    dispatch_linear_small<true, Rows::staged>(s, p);
   else if (p.x_scale != nullptr)
     dispatch_linear_small<true, Rows::codes>(s, p);
   else

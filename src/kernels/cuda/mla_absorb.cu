@@ -46,19 +46,25 @@ __device__ void store_token(const SmallMla& p, int t) {
 }
 
 template <int kTiles>
-__global__ void __launch_bounds__(128) mla_absorb_kernel(const SmallMla p, const SmallLinear product) {
+__global__ void __launch_bounds__(128)
+    mla_absorb_kernel(const __grid_constant__ SmallMla p, const __grid_constant__ SmallLinear product) {
   extern __shared__ float memory[];
   let_next_start();
-  if (static_cast<int>(blockIdx.y) < p.heads) {
-    small_tile<false, Rows::bf16, kTiles>(product, static_cast<int>(blockIdx.x), blockIdx.y, memory);
+  if (static_cast<int>(blockIdx.z) < p.heads) {
+    small_tile<false, Rows::bf16, kTiles>(product, static_cast<int>(blockIdx.y), blockIdx.z,
+                                          static_cast<int>(blockIdx.x) * 8 * kTiles, memory);
     return;
   }
-  for (int t = static_cast<int>(blockIdx.x); t < p.tokens; t += static_cast<int>(gridDim.x)) store_token(p, t);
+  const int blocks = static_cast<int>(gridDim.x * gridDim.y),
+            mine = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
+  for (int t = mine; t < p.tokens; t += blocks) store_token(p, t);
 }
 
 template <int kTiles>
 void launch(cudaStream_t s, const SmallMla& p, const SmallLinear& product) {
-  launch_early(mla_absorb_kernel<kTiles>, "mla_absorb", dim3(kRank / 16, static_cast<unsigned>(p.heads + 1)), 32,
+  const int chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
+  launch_early(mla_absorb_kernel<kTiles>, "mla_absorb",
+               dim3(static_cast<unsigned>(chunks), kRank / 16, static_cast<unsigned>(p.heads + 1)), 32,
                Parts<kTiles>::bytes(1), s, p, product);
 }
 
@@ -78,7 +84,7 @@ void mla_absorb(cudaStream_t s, const SmallMla& p) {
   if (p.tokens <= 8) return launch<1>(s, p, product);
   if (p.tokens <= 16) return launch<2>(s, p, product);
   if (p.tokens <= 32) return launch<4>(s, p, product);
-  launch<8>(s, p, product);
+  launch<kMostTiles>(s, p, product);
 }
 
 }  // namespace fathom::cuda

@@ -3,7 +3,9 @@
 
 namespace fathom::cuda {
 
-void moe_up_bf16(cudaStream_t s, const SmallMoe& p) { run_moe_up<false>(s, p); }
-void moe_down_bf16(cudaStream_t s, const SmallMoe& p) { run_moe_down<false>(s, p); }
+void moe_up_bf16(cudaStream_t s, const SmallMoe& p) { run_moe_up<false, Rows::bf16>(s, p); }
+void moe_down_bf16(cudaStream_t s, const SmallMoe& p) {
+  p.rows != nullptr ? run_moe_down_rows<false, Rows::bf16>(s, p) : run_moe_down<false, Rows::bf16>(s, p);
+}
 
 }  // namespace fathom::cuda

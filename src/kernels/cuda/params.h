@@ -130,10 +130,14 @@ struct SmallLinear {
   i64 x_stride = 0;
   i64 x_head = 0, w_head = 0, y_head = 0;  // steps from head to head
   const float* x_scale = nullptr;          // [tokens, in / 128]
-  const float* gain = nullptr;             // [in]: x is RMS-normalised first; at most 8 tokens
+  // With one of these x, of at most 8 tokens, is made ready in shared memory: see stage_fits.
+  const float* gain = nullptr;  // [in]: x is RMS-normalised first
   float eps = 0;
-  bool add = false;  // y += instead of y =
+  bool quantise = false;  // bf16 x, or the normalised one, becomes codes with a scale per 128 entries
+  bool add = false;       // y += instead of y =
 };
+// Whether rows of `in` entries fit in the shared memory that products may take for them.
+bool stage_fits(i64 tokens, i64 in);
 void linear_small_bf16(cudaStream_t s, const SmallLinear& p);
 void linear_small_fp8(cudaStream_t s, const SmallLinear& p);
 
@@ -175,11 +179,19 @@ struct SmallMla {
   const void* q_pe = nullptr;  // bf16 [tokens, heads, 64]
   i64 q_pe_stride = 0, q_pe_head = 0;
   float *parts = nullptr, *sums = nullptr;  // scratch: [tokens, heads, splits, 512], [tokens, heads, splits]
-  int splits = 1;                           // of the context at most
-  void* o_c = nullptr;                      // bf16 [tokens, heads, 512]
+  static constexpr int kMostSplits = 132;
+  int splits = 1;       // of the context at most
+  void* o_c = nullptr;  // bf16 [tokens, heads, 512]
+  Matrix wv_b;          // bf16 [heads, v, 512]
+  void* o = nullptr;    // bf16 [tokens, heads, v]
+  i64 o_stride = 0, o_head = 0;
 };
-void mla_absorb(cudaStream_t s, const SmallMla& p);  // cache rows of the new tokens; q_c = q_nope wk_b
-void mla_attend(cudaStream_t s, const SmallMla& p);  // o_c
+void mla_absorb(cudaStream_t s, const SmallMla& p);   // cache rows of the new tokens; q_c = q_nope wk_b
+void mla_attend(cudaStream_t s, const SmallMla& p);   // o_c where there is one part; else parts and sums
+void mla_combine(cudaStream_t s, const SmallMla& p);  // o_c from parts and sums, if there are several parts
+// o = o_c wv_b from parts and sums at once, where they are few.
+bool mla_values_fit(const SmallMla& p);
+void mla_values(cudaStream_t s, const SmallMla& p);
 
 // ---- experts (experts.cu) ----
 struct Route {
@@ -208,13 +220,13 @@ void group_by_expert(cudaStream_t s, const Grouping& g, const Array& x);
 void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
              int top_k);
 
-// ---- the experts' half of a block for 1 to 64 tokens (moe_gate.cu, moe_*.cu) ----
-// Everything stays on the device: no list is built, blocks read the indices themselves.
+// ---- the experts' half of a block for few tokens (moe_*.cu) ----
+// Everything stays on the device: the host knows no choice.
 struct SmallMoe {
   int tokens = 0;
   const void* x = nullptr;  // [tokens, dim]: bf16, or float32 with gain
   i64 x_stride = 0;
-  const float* gain = nullptr;  // [dim]: x is RMS-normalised first; at most 8 tokens
+  const float* gain = nullptr;  // [dim]: x is RMS-normalised first, where stage_fits
   float eps = 0;
   Matrix gate;                             // bf16 [E, dim]
   Route route;                             // logits, weights and indices are scratch
@@ -229,13 +241,36 @@ struct SmallMoe {
   void* shared_hidden = nullptr;  // bf16 [tokens, shared]
   float* y = nullptr;             // [tokens, dim]: the result is added
   i64 y_stride = 0;
+  // The chosen experts of this rank in order, -1 from there on, and the choices (token * top_k + k) of each, from
+  // moe_gate or moe_route; not for a token that is routed in place.
+  struct Expert {
+    std::int32_t expert, first, count, unused;  // its choices are choices[first .. first + count)
+  };
+  Expert* experts = nullptr;        // [most_chosen]
+  std::int32_t* choices = nullptr;  // [tokens * top_k]
+  // Where activations are quantised: codes and scales of x, of hidden (null: moe_down makes them), of shared_hidden.
+  struct Codes {
+    std::uint8_t* data = nullptr;
+    float* scale = nullptr;
+  };
+  bool quantise = false;
+  Codes x_codes, hidden_codes, shared_codes;
 };
-// moe_up takes x as bf16.
-void moe_gate(cudaStream_t s, const SmallMoe& p);  // logits, routing, and the shared experts' hidden values
+// Blocks route the only token themselves: nothing waits for one that does.
+bool routes_in_place(const SmallMoe& p);
+int most_chosen(const SmallMoe& p);  // experts that so many tokens can have chosen
+// Logits and the shared experts' hidden values; with up to 8 tokens the routing too. Leaves x as normed or x_codes,
+// with gain.
+void moe_gate_bf16(cudaStream_t s, const SmallMoe& p);
+void moe_gate_fp8(cudaStream_t s, const SmallMoe& p);
+void moe_route(cudaStream_t s, const SmallMoe& p);  // for more than 8 tokens, after moe_gate
+// moe_up takes x as bf16 or x_codes.
 void moe_up_bf16(cudaStream_t s, const SmallMoe& p);
 void moe_up_fp8(cudaStream_t s, const SmallMoe& p);
 void moe_down_bf16(cudaStream_t s, const SmallMoe& p);
 void moe_down_fp8(cudaStream_t s, const SmallMoe& p);
+// hidden_codes and shared_codes of hidden and shared_hidden.
+void moe_quantise(cudaStream_t s, const SmallMoe& p);
 // y [T, d] += sum over k of weights[t, k] * rows[t * top_k + k], for experts of this rank.
 void combine_add(cudaStream_t s, const SmallMoe& p);
 

@@ -1,5 +1,6 @@
 // Rows and elementwise operations.
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/small.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -17,6 +18,8 @@ __device__ i64 row_offset(const Array& x, i64 index) {
 }
 
 __global__ void embedding_kernel(Array y, Array table, const std::int32_t* ids, i64 first) {
+  let_next_start();
+  wait_for_previous();
   const i64 row = ids[blockIdx.x] - first;
   const bool here = row >= 0 && row < table.dim[0];
   for (i64 i = threadIdx.x; i < y.dim[1]; i += blockDim.x)
@@ -25,6 +28,8 @@ __global__ void embedding_kernel(Array y, Array table, const std::int32_t* ids, 
 }
 
 __global__ void gather_rows_kernel(Array y, Array x, const std::int32_t* rows) {
+  let_next_start();
+  wait_for_previous();
   const i64 row = rows[blockIdx.x];
   for (i64 i = threadIdx.x; i < y.dim[1]; i += blockDim.x)
     store(y.data, y.type, blockIdx.x * y.stride[0] + i, load(x.data, x.type, row * x.stride[0] + i));
@@ -45,6 +50,8 @@ __global__ void add_kernel(Array x, Array y, i64 n) {
 
 __global__ void rms_norm_kernel(Array y, Array x, const float* weight, float eps) {
   __shared__ float shared[32];
+  let_next_start();
+  wait_for_previous();
   const i64 width = x.dim[1], from = blockIdx.x * x.stride[0], to = blockIdx.x * y.stride[0];
   float sum = 0;
   for (i64 i = threadIdx.x; i < width; i += blockDim.x) {
@@ -57,6 +64,8 @@ __global__ void rms_norm_kernel(Array y, Array x, const float* weight, float eps
 }
 
 __global__ void silu_mul_kernel(Array y, Array a, Array b) {
+  let_next_start();
+  wait_for_previous();
   for (i64 i = threadIdx.x + static_cast<i64>(blockIdx.y) * blockDim.x; i < y.dim[1];
        i += static_cast<i64>(gridDim.y) * blockDim.x) {
     const float gate = load(a.data, a.type, blockIdx.x * a.stride[0] + i);
@@ -67,6 +76,8 @@ __global__ void silu_mul_kernel(Array y, Array a, Array b) {
 
 // One warp a block of 128 entries; the arithmetic is that of quant/fp8_block.cc, quantize_activation.
 __global__ void quantize_kernel(std::uint8_t* codes, float* scales, Array x, bool power_of_two) {
+  let_next_start();
+  wait_for_previous();
   const i64 blocks = x.dim[1] / 128, item = blockIdx.x * static_cast<i64>(blockDim.x / 32) + threadIdx.x / 32;
   if (item >= x.dim[0] * blocks) return;
   const i64 row = item / blocks, block = item % blocks;
@@ -114,14 +125,12 @@ __global__ void dequantize_kernel(Array y, Matrix w) {
 
 void embedding(cudaStream_t s, const Array& y, const Array& table, const std::int32_t* ids, i64 first) {
   if (y.dim[0] == 0) return;
-  embedding_kernel<<<static_cast<unsigned>(y.dim[0]), kThreads, 0, s>>>(y, table, ids, first);
-  check_launch("embedding");
+  launch_early(embedding_kernel, "embedding", static_cast<unsigned>(y.dim[0]), kThreads, 0, s, y, table, ids, first);
 }
 
 void gather_rows(cudaStream_t s, const Array& y, const Array& x, const std::int32_t* rows) {
   if (y.dim[0] == 0) return;
-  gather_rows_kernel<<<static_cast<unsigned>(y.dim[0]), kThreads, 0, s>>>(y, x, rows);
-  check_launch("gather_rows");
+  launch_early(gather_rows_kernel, "gather_rows", static_cast<unsigned>(y.dim[0]), kThreads, 0, s, y, x, rows);
 }
 
 void cast(cudaStream_t s, const Array& y, const Array& x) {
@@ -144,22 +153,20 @@ void add(cudaStream_t s, const Array& x, const Array& y) {
 
 void rms_norm(cudaStream_t s, const Array& y, const Array& x, const float* weight, float eps) {
   if (x.dim[0] == 0 || rms_norm_wide(s, y, x, weight, eps)) return;
-  rms_norm_kernel<<<static_cast<unsigned>(x.dim[0]), kThreads, 0, s>>>(y, x, weight, eps);
-  check_launch("rms_norm");
+  launch_early(rms_norm_kernel, "rms_norm", static_cast<unsigned>(x.dim[0]), kThreads, 0, s, y, x, weight, eps);
 }
 
 void silu_mul(cudaStream_t s, const Array& y, const Array& a, const Array& b) {
   if (y.dim[0] == 0 || y.dim[1] == 0 || silu_mul_wide(s, y, a, b)) return;
   const dim3 grid(static_cast<unsigned>(y.dim[0]), static_cast<unsigned>(ceil_div(y.dim[1], kThreads * 4)));
-  silu_mul_kernel<<<grid, kThreads, 0, s>>>(y, a, b);
-  check_launch("silu_mul");
+  launch_early(silu_mul_kernel, "silu_mul", grid, kThreads, 0, s, y, a, b);
 }
 
 void quantize(cudaStream_t s, std::uint8_t* codes, float* scales, const Array& x, bool power_of_two) {
   const i64 items = x.dim[0] * (x.dim[1] / 128);
   if (items == 0) return;
-  quantize_kernel<<<ceil_div(items, 8), 256, 0, s>>>(codes, scales, x, power_of_two);
-  check_launch("quantize");
+  launch_early(quantize_kernel, "quantize", static_cast<unsigned>(ceil_div(items, 8)), 256, 0, s, codes, scales, x,
+               power_of_two);
 }
 
 void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two) {

@@ -1,6 +1,7 @@
 // Drawing tokens from logits, one block a row. The arithmetic, the random numbers and the ties are those of the CPU
 // backend (backends/cpu/sample.cc): noise is a pure function of (seed, step, token).
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/small.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -32,8 +33,8 @@ struct Row {
   std::uint32_t key;
   int last_id;
 
-  __device__ float penalised(int id) const {
-    const float logit = logits[id];
+  __device__ float penalised(int id) const { return penalised(id, logits[id]); }
+  __device__ float penalised(int id, float logit) const {
     if (isnan(logit)) return -INFINITY;
     if (seen == nullptr || penalty == 1 || (seen[id >> 3] >> (id & 7) & 1) == 0) return logit;
     return logit > 0 ? logit / penalty : logit * penalty;
@@ -144,7 +145,28 @@ __device__ int draw(const Row& row, float bound, std::uint64_t stream) {
   return best_id;
 }
 
-__global__ void __launch_bounds__(kThreads) sample_kernel(Sampling args) {
+// The best logit and the smallest id that has it; four logits at a time, several loads on their way.
+__device__ void best_logit(const Row& row, float& top, int& best) {
+  const auto take = [&](int id, float value) {
+    const float logit = row.penalised(id, value);
+    if (logit > top) {
+      top = logit;
+      best = id;
+    }
+  };
+  const int whole = reinterpret_cast<std::uintptr_t>(row.logits) % 16 == 0 ? row.vocab / 4 * 4 : 0;
+#pragma unroll 4
+  for (int id = static_cast<int>(threadIdx.x) * 4; id < whole; id += kThreads * 4) {
+    const float4 v = *reinterpret_cast<const float4*>(row.logits + id);
+    take(id, v.x), take(id + 1, v.y), take(id + 2, v.z), take(id + 3, v.w);
+  }
+  for (int id = whole + static_cast<int>(threadIdx.x); id < row.vocab; id += kThreads) take(id, row.logits[id]);
+  block_best(top, best);
+}
+
+__global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_constant__ Sampling args) {
+  let_next_start();
+  wait_for_previous();
   const int i = static_cast<int>(blockIdx.x);
   Row row{args.logits + i * args.logits_stride,
           args.seen != nullptr ? args.seen + i * args.seen_stride : nullptr,
@@ -156,14 +178,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(Sampling args) {
           args.vocab};
   float top = -INFINITY;
   int best = args.vocab;
-  for (int id = threadIdx.x; id < args.vocab; id += kThreads) {
-    const float logit = row.penalised(id);
-    if (logit > top) {
-      top = logit;
-      best = id;
-    }
-  }
-  block_best(top, best);
+  best_logit(row, top, best);
   if (best == args.vocab) best = 0;
   if (!(row.temperature > 0) || isinf(top)) {
     if (threadIdx.x == 0) args.ids[i] = best;
@@ -187,8 +202,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(Sampling args) {
 
 void sample(cudaStream_t s, const Sampling& args) {
   if (args.rows == 0) return;
-  sample_kernel<<<static_cast<unsigned>(args.rows), kThreads, 0, s>>>(args);
-  check_launch("sample");
+  launch_early(sample_kernel, "sample", static_cast<unsigned>(args.rows), kThreads, 0, s, args);
 }
 
 }  // namespace fathom::cuda

@@ -65,7 +65,7 @@ __device__ inline std::uint32_t pack_bf16(float low, float high) {
 // What the tokens' rows are.
 enum class Rows : std::uint8_t {
   bf16,    // values
-  normed,  // float32 values, times `gain`, to be divided by their root mean square at the end
+  staged,  // bf16 values in shared memory; codes with a scale per unit where activations are quantised
   codes,   // e4m3 with a scale per unit
 };
 
@@ -74,26 +74,15 @@ enum class Rows : std::uint8_t {
 template <Rows kRows, int kTiles>
 struct Tokens {
   const char* row[kTiles];
-  const float* gain;
-  float squares[kTiles];
 
   // 8 entries from k on, as bf16.
-  __device__ uint4 load(int tile, int k, bool inside) {
-    if constexpr (kRows == Rows::bf16) return *reinterpret_cast<const uint4*>(row[tile] + 2 * k);
-    if constexpr (kRows == Rows::codes) {
-      const uint2 codes = *reinterpret_cast<const uint2*>(row[tile] + k);
-      uint4 v;
-      widen_e4m3(codes.x, v.x, v.y);
-      widen_e4m3(codes.y, v.z, v.w);
-      return v;
-    }
-    const auto* x = reinterpret_cast<const float4*>(row[tile] + 4 * k);
-    const auto* w = reinterpret_cast<const float4*>(gain + k);
-    const float4 a = x[0], b = x[1], u = w[0], v = w[1];
-    const float sum = a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w + b.x * b.x + b.y * b.y + b.z * b.z + b.w * b.w;
-    squares[tile] += inside ? sum : 0;
-    return {pack_bf16(a.x * u.x, a.y * u.y), pack_bf16(a.z * u.z, a.w * u.w), pack_bf16(b.x * v.x, b.y * v.y),
-            pack_bf16(b.z * v.z, b.w * v.w)};
+  __device__ uint4 load(int tile, int k) const {
+    if constexpr (kRows != Rows::codes) return *reinterpret_cast<const uint4*>(row[tile] + 2 * k);
+    const uint2 codes = *reinterpret_cast<const uint2*>(row[tile] + k);
+    uint4 v;
+    widen_e4m3(codes.x, v.x, v.y);
+    widen_e4m3(codes.y, v.z, v.w);
+    return v;
   }
 };
 
@@ -118,24 +107,29 @@ struct Unit {
 
 // sums[tile] += a unit of weights times the tokens' entries from k on.
 template <bool kFp8, Rows kRows, int kTiles>
-__device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Tokens<kRows, kTiles>& tokens, int k,
+__device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, const Tokens<kRows, kTiles>& tokens, int k,
                          int in) {
   const int c = threadIdx.x % 4;
 #pragma unroll
   for (int s = 0; s < Unit<kFp8>::kSteps; ++s) {
     // Weights beyond the end are zero, any numbers may stand against them.
     const int wanted = k + s * Unit<kFp8>::kStep + c * (16 / Unit<kFp8>::kBytes);
-    const bool inside = wanted < in;
-    const int at = inside ? wanted : in - 16 / Unit<kFp8>::kBytes;
+    const int at = min(wanted, in - 16 / Unit<kFp8>::kBytes);
     const uint4 low = unit.low[s], high = unit.high[s];
+    // All loads of a step first, so that they are on their way together.
+    uint4 x[kTiles];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) x[n] = tokens.load(n, at);
     if constexpr (!kFp8) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const uint4 x = tokens.load(n, at, inside);
-        mma_bf16(sums[n], low.x, high.x, low.y, high.y, x.x, x.y);
-        mma_bf16(sums[n], low.z, high.z, low.w, high.w, x.z, x.w);
+        mma_bf16(sums[n], low.x, high.x, low.y, high.y, x[n].x, x[n].y);
+        mma_bf16(sums[n], low.z, high.z, low.w, high.w, x[n].z, x[n].w);
       }
     } else {
+      uint4 y[kTiles];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) y[n] = tokens.load(n, at + 8);
       std::uint32_t a[8], b[8];
       widen_e4m3(low.x, a[0], a[1]), widen_e4m3(low.y, a[2], a[3]);
       widen_e4m3(low.z, a[4], a[5]), widen_e4m3(low.w, a[6], a[7]);
@@ -143,11 +137,10 @@ __device__ void multiply(float (&sums)[kTiles][4], const Unit<kFp8>& unit, Token
       widen_e4m3(high.z, b[4], b[5]), widen_e4m3(high.w, b[6], b[7]);
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const uint4 x = tokens.load(n, at, inside), y = tokens.load(n, at + 8, inside);
-        mma_bf16(sums[n], a[0], b[0], a[1], b[1], x.x, x.y);
-        mma_bf16(sums[n], a[2], b[2], a[3], b[3], x.z, x.w);
-        mma_bf16(sums[n], a[4], b[4], a[5], b[5], y.x, y.y);
-        mma_bf16(sums[n], a[6], b[6], a[7], b[7], y.z, y.w);
+        mma_bf16(sums[n], a[0], b[0], a[1], b[1], x[n].x, x[n].y);
+        mma_bf16(sums[n], a[2], b[2], a[3], b[3], x[n].z, x[n].w);
+        mma_bf16(sums[n], a[4], b[4], a[5], b[5], y[n].x, y[n].y);
+        mma_bf16(sums[n], a[6], b[6], a[7], b[7], y[n].z, y[n].w);
       }
     }
   }
@@ -209,7 +202,7 @@ struct Fetched {
 // sums += a fetched unit times the tokens; token_scales: of columns 2c and 2c + 1 of each tile, a factor a unit, or
 // null.
 template <bool kFp8, Rows kRows, int kTiles>
-__device__ void add_unit(float (&sums)[kTiles][4], const Fetched<kFp8>& w, Tokens<kRows, kTiles>& tokens,
+__device__ void add_unit(float (&sums)[kTiles][4], const Fetched<kFp8>& w, const Tokens<kRows, kTiles>& tokens,
                          const float* const (&token_scales)[kTiles][2], int u, int in) {
   if constexpr (!kFp8) {
     multiply<kFp8>(sums, w.unit, tokens, u * kUnit, in);
@@ -219,9 +212,9 @@ __device__ void add_unit(float (&sums)[kTiles][4], const Fetched<kFp8>& w, Token
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       float even = 1, odd = 1;
-      if constexpr (kRows == Rows::codes) {
-        even = token_scales[n][0] != nullptr ? token_scales[n][0][u] : 0;
-        odd = token_scales[n][1] != nullptr ? token_scales[n][1][u] : 0;
+      if constexpr (kRows != Rows::bf16) {
+        even = token_scales[n][0] != nullptr ? token_scales[n][0][u] : 1;
+        odd = token_scales[n][1] != nullptr ? token_scales[n][1][u] : 1;
       }
       sums[n][0] += part[n][0] * (w.low_scale * even);
       sums[n][1] += part[n][1] * (w.low_scale * odd);
@@ -231,8 +224,9 @@ __device__ void add_unit(float (&sums)[kTiles][4], const Fetched<kFp8>& w, Token
   }
 }
 
-// The whole product of a tile, this warp's units only, two of them on their way at any time. The first are fetched
-// before the previous kernel has finished; `after_wait` prepares the tokens once it has.
+// The whole product of a tile, this warp's units only, two of them on their way at any time (more were slower: they
+// cost registers, and warps with them). The first are fetched before the previous kernel has finished; `after_wait`
+// prepares the tokens once it has.
 template <bool kFp8, Rows kRows, int kTiles, typename AfterWait>
 __device__ void stream(float (&sums)[kTiles][4], const TileRows16& w, Tokens<kRows, kTiles>& tokens,
                        const float* const (&token_scales)[kTiles][2], AfterWait&& after_wait) {
@@ -250,14 +244,14 @@ __device__ void stream(float (&sums)[kTiles][4], const TileRows16& w, Tokens<kRo
   }
 }
 
-// Sums of the warps' parts in shared memory: [warps][16][8 kTiles], then squares [warps][8 kTiles].
+// Sums of the warps' parts in shared memory: [warps][16][8 kTiles].
 template <int kTiles>
 struct Parts {
   static constexpr int kWidth = 8 * kTiles + 1, kSize = 16 * kWidth;
   float* memory;
 
   static __host__ __device__ std::size_t bytes(int warps) {
-    return static_cast<std::size_t>(warps * (kSize + 8 * kTiles)) * sizeof(float);
+    return static_cast<std::size_t>(warps * kSize) * sizeof(float);
   }
 
   __device__ void put(const float (&sums)[kTiles][4]) const {
@@ -271,27 +265,10 @@ struct Parts {
       high[0] = sums[n][2], high[1] = sums[n][3];
     }
   }
-  __device__ float* squares() const { return memory + blockDim.x / 32 * kSize; }
-  __device__ void put_squares(const float (&values)[kTiles]) const {
-    const int g = threadIdx.x % 32 / 4;
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      float sum = values[n];
-      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      if (threadIdx.x % 4 == 0) squares()[threadIdx.x / 32 * 8 * kTiles + n * 8 + g] = sum;
-    }
-  }
   __device__ float get(int row, int token) const {
     float sum = 0;
     for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) sum += memory[w * kSize + row * kWidth + token];
     return sum;
-  }
-  // 1 / root mean square of a token's row.
-  __device__ float factor(int token, int width, float eps) const {
-    float sum = 0;
-    for (int w = 0; w < static_cast<int>(blockDim.x / 32); ++w) sum += squares()[w * 8 * kTiles + token];
-    return 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
   }
 };
 

@@ -1,11 +1,14 @@
 // Between decode steps: the drawn tokens become the next step's input. And random numbers for benches.
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/small.cuh"
 
 namespace fathom::cuda {
 namespace {
 
+// Lets no kernel start before its end: those of the next step read positions before they wait for the one before them.
 __global__ void advance_kernel(Advance a) {
   __shared__ int row;
+  wait_for_previous();
   if (threadIdx.x == 0) row = a.log[0];
   __syncthreads();
   for (int i = threadIdx.x; i < a.count; i += blockDim.x) {
@@ -49,10 +52,7 @@ __global__ void fill_random_kernel(Array x, i64 n, std::uint64_t seed) {
 
 }  // namespace
 
-void advance(cudaStream_t s, const Advance& a) {
-  advance_kernel<<<1, 256, 0, s>>>(a);
-  check_launch("advance");
-}
+void advance(cudaStream_t s, const Advance& a) { launch_early(advance_kernel, "advance", 1, 256, 0, s, a); }
 
 void fill_random(cudaStream_t s, const Array& x, std::uint64_t seed) {
   i64 n = 1;
