@@ -248,7 +248,6 @@ TEST_F(FusedExperts, AllFormatsAndTokens) {
     }
 }
 
-<<<<<<< HEAD
 // More tokens than the kernels for decode take: products of one input share its codes.
 TEST_F(Fused, ManyTokens) {
   const i64 t = 130, in = 768;
@@ -326,52 +325,6 @@ TEST_F(Fused, PromptAttention) {
   }
 }
 
-TEST_F(Fused, Experts) {
-  const i64 dim = 320, inter = 136, experts = 35, shared = 272;
-  for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
-    for (const i64 t : kTokens)
-      for (const bool groups : {false, true}) {
-        const i64 width = format->has_scale() ? 144 : inter;
-        SCOPED_TRACE(fmt::format("{} tokens {} groups {}", t, format->name, groups));
-        Twin h(*gpu_, {t, dim}, DType::f32), g(*gpu_, {t, dim}, DType::f32), norm(*gpu_, {dim}, DType::f32),
-            bias(*gpu_, {experts}, DType::f32);
-        // Logits stand far apart: the two forms round differently, and a changed choice is another sum.
-        std::normal_distribution<double> draw;
-        h.fill([&](i64 i) {
-          const i64 row = i / dim, at = i % dim;
-          return at < experts ? static_cast<double>((at * 13 + row * 7) % experts) * 0.125 - 2 : draw(random_);
-        });
-        norm.fill([&](i64 i) { return i < experts ? 1 : draw(random_); });
-        bias.fill([](i64 i) { return 0.01 * static_cast<double>(i % 5); });
-        gpu_->cast(g.device, h.device);
-        Twin gate_data(*gpu_, {experts, dim}, DType::bf16);
-        gate_data.fill([&](i64 i) { return i / dim == i % dim ? 1 : 0; });
-        const Weight gate{gate_data.device, {}, &kBf16};
-        const WeightTwin w1(*gpu_, random_, *format, {experts, width, dim}),
-            w2(*gpu_, random_, *format, {experts, dim, width}), w3(*gpu_, random_, *format, {experts, width, dim}),
-            s1(*gpu_, random_, *format, {shared, dim}), s2(*gpu_, random_, *format, {dim, shared}),
-            s3(*gpu_, random_, *format, {shared, dim});
-        const RouteArgs route{6, groups ? 7 : 1, groups ? 4 : 1, groups, groups, 2.5f};
-        ExpertsLayer layer{norm.device, 1e-6f,     gate,      groups ? bias.device : Tensor{},
-                           route,       w1.device, w2.device, w3.device,
-                           s1.device,   s2.device, s3.device};
-        ASSERT_TRUE(gpu_->experts_add_(h.device, layer, GemmMode::bf16));
-        const ArenaScope scope(arena_);
-        Context ctx = context(false);
-        const Tensor x = ops::rms_norm(ctx, g.device, norm.device, 1e-6f);
-        const auto [weights, indices] = ops::route(ctx, ops::linear(ctx, x, gate, DType::f32), layer.bias, route);
-        const Routed routed = ops::group_by_expert(ctx, x, indices, 0, experts);
-        const auto product = [&](const Tensor& rows, const Weight& w) {
-          return ops::grouped_linear(ctx, rows, w, routed.offsets);
-        };
-        const Tensor hidden = ops::silu_mul(ctx, product(routed.rows, w1.device), product(routed.rows, w3.device));
-        ops::add_(ctx, g.device, ops::combine(ctx, product(hidden, w2.device), routed, weights));
-        ops::add_(ctx, g.device,
-                  ops::linear(ctx, ops::silu_mul(ctx, ops::linear(ctx, x, s1.device), ops::linear(ctx, x, s3.device)),
-                              s2.device, DType::f32));
-        expect_near(h.device, g.device, 3 * kBound);
-      }
-=======
 TEST_F(FusedExperts, ManyExpertsInGroups) {
   for (const auto& [count, groups] : {std::pair<i64, i64>{64, 1}, {256, 8}, {160, 8}, {300, 10}}) {
     const Experts experts(*gpu_, random_, kBf16, {320, 16, count, 40});
@@ -380,7 +333,6 @@ TEST_F(FusedExperts, ManyExpertsInGroups) {
       check(experts, {8, groups, std::min<i64>(groups, 4), true, true, 2.5f}, true, t, GemmMode::bf16);
     }
   }
->>>>>>> 8fae5bb (Decode kernels: rows made ready in the block, routing in registers, lists of experts in one wave of blocks, attention with 64 keys a tile; --gemm fp8 and up to 256 tokens in the fused forms)
 }
 
 TEST_F(Fused, CapturedPassGivesTheSameBits) {
