@@ -63,6 +63,12 @@ PassBuffers::PassBuffers(Arena& arena, const ModelArgs& args, const RunnerOption
   image_.resize(static_cast<std::size_t>(bytes));
 }
 
+i64 PassBuffers::bytes(const ModelArgs& args, const RunnerOptions& options) {
+  Arena measure;
+  const PassBuffers buffers(measure, args, options);
+  return static_cast<i64>(measure.peak());
+}
+
 PassBuffers::Inputs PassBuffers::whole() const {
   return {{.ids = ids_,
            .positions = positions_,

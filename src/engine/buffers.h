@@ -14,6 +14,9 @@ class PassBuffers {
   // Takes its memory from the arena; a measuring one gives addresses that serve shapes alone.
   PassBuffers(Arena& arena, const ModelArgs& args, const RunnerOptions& options);
 
+  // Bytes that it takes from an arena.
+  static i64 bytes(const ModelArgs& args, const RunnerOptions& options);
+
   struct Inputs {
     Batch batch;
     SampleArgs sampling;

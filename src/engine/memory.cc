@@ -49,9 +49,7 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
 MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
   WeightStore store(rank, size);
   const Transformer model(Params(store, args, options.compute));
-  Arena inputs;
-  PassBuffers(inputs, args, options);
-  return {store.bytes(), measure_scratch(model, args, options, rank, size) + static_cast<i64>(inputs.peak()),
+  return {store.bytes(), measure_scratch(model, args, options, rank, size) + PassBuffers::bytes(args, options),
           args.n_layers * options.block_size * (args.kv_lora_rank + args.qk_rope_head_dim) *
               size_of(options.compute.compute)};
 }

@@ -29,13 +29,6 @@ RunnerOptions checked(const RunnerOptions& options, const ModelArgs& args, Backe
   return options;
 }
 
-// Room for the inputs of the largest pass.
-Storage input_memory(Backend& backend, const ModelArgs& args, const RunnerOptions& options) {
-  Arena measure;
-  PassBuffers(measure, args, options);
-  return backend.allocate(measure.peak());
-}
-
 // Whether the host need not see one token before the next: no numbers are reported, and no set of seen tokens grows.
 bool steps_together(const StepPlan& plan) {
   return plan.decodes() && plan.seen.empty() &&
@@ -56,7 +49,7 @@ Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const Mo
       options_(checked(resolved(options, args), args_, backend, comm)),
       store_(std::move(store)),
       model_(Params(store_, args_, options_.compute)),
-      buffer_arena_(input_memory(backend, args_, options_)),
+      buffer_arena_(backend.allocate(static_cast<std::size_t>(PassBuffers::bytes(args_, options_)))),
       buffers_(buffer_arena_, args_, options_),
       arena_bytes_(measure_scratch(model_, args_, options_, comm.rank(), comm.size())),
       arena_(backend.allocate(static_cast<std::size_t>(arena_bytes_))),
