@@ -280,9 +280,7 @@ void check_attend(const Hopper& device) {
 }
 
 void run(const std::string& what) {
-  Hopper device = find_hopper(0);
-  if (what.find("noturn") != std::string::npos) device.turns = false;
-  if (what.find("narrow") != std::string::npos) device.narrow = true;
+  const Hopper device = find_hopper(0);
   CHECK(device.encode != nullptr, "this device or build has no kernels for Hopper");
   const auto wanted = [&](const char* part) { return what.empty() || what.find(part) != std::string::npos; };
   if (wanted("check_bf16")) check_gemm(device, Form::bf16);

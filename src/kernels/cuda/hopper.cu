@@ -76,7 +76,6 @@ void wide(cudaStream_t s, const Hopper& device, const WideProduct& p) {
   plan.y = p.y;
   plan.y_type = p.y_type;
   plan.add = p.add;
-  plan.turns = device.turns;
   plan.y_stride = p.y_stride;
   plan.y_head = flat ? 0 : p.y_head;
   plan.y_block = flat && p.w.count > 1 ? p.y_head : 128;
@@ -92,7 +91,7 @@ void wide(cudaStream_t s, const Hopper& device, const WideProduct& p) {
   plan.w_rows = static_cast<int>(p.w_transposed ? p.w.in : p.w.out);
   plan.x_head = p.x_head != 0 ? 1 : 0;
   const bool alone = plan.out <= 128;  // no second tile of outputs for a pair
-  plan.most = fp8 ? (device.narrow ? 128 : 192) : 256;
+  plan.most = fp8 ? 192 : 256;
   if (p.offsets != nullptr)  // most experts' rows in one tile, which is no wider than that needs
     plan.most = std::min(plan.most, width_of(static_cast<int>(2 * p.rows / p.w.count + 16)));
   else

@@ -257,7 +257,7 @@ __device__ void multiply_fp8(Block<kKind, kPair>& b, const GemmPlan& p, const Ge
     by_width<kWidth>(tile.width, sum, [&](auto mma, auto& sums) {
       constexpr int kSums = std::extent_v<std::remove_reference_t<decltype(sums)>>;
       float d[kSums];
-      if (p.turns) wait_for_turn();
+      wait_for_turn();
       mma_begin();
 #pragma unroll
       for (int i = 0; i < 3; ++i) decltype(mma)::e4m3(d, w + i * 2, x + i * 2, i > 0);
@@ -265,7 +265,7 @@ __device__ void multiply_fp8(Block<kKind, kPair>& b, const GemmPlan& p, const Ge
       decltype(mma)::e4m3(d, w + 6, x + 6, true);
       mma_commit();
       mma_wait<1>();
-      if (p.turns) pass_turn();
+      pass_turn();
       mma_wait<0>();
       hold(d);
 #pragma unroll
@@ -393,7 +393,7 @@ __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x == 256) produce(b, maps, p);
   } else {
     more_registers<R::kMixed ? 240 : 232>();
-    if (p.turns && R::kFp8 && threadIdx.x >= 128) pass_turn();  // the first is the first warpgroup's
+    if (R::kFp8 && threadIdx.x >= 128) pass_turn();  // the first is the first warpgroup's
     const std::uint32_t turn = shared_address(turns) + threadIdx.x / 128 * 4096;
     for (int t = blockIdx.x / kPair; t < first[p.groups]; t += gridDim.x / kPair) {
       const GemmTile tile = find_tile(p, first, t, b.rank, kPair);

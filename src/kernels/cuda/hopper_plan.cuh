@@ -19,7 +19,6 @@ struct GemmPlan {
   int w_rows, x_head;  // steps from group to group in the maps of w and x
   int most;            // tokens of a tile at most
   int stages, stage_bytes;
-  bool turns;
 
   template <typename T>
   __device__ const float* scales_of(const T& tile) const {

@@ -85,7 +85,6 @@ void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two);
 struct Hopper {
   void* encode = nullptr;
   int multiprocessors = 0;
-  bool turns = true, narrow = false;
 };
 Hopper find_hopper(int index);
 void* tile_map_encoder();
