@@ -346,17 +346,23 @@ __global__ void __launch_bounds__(512) moe_down_kernel(const __grid_constant__ S
     if (first + i % 16 < p.w2.out) p.y[i / 16 * p.y_stride + first + i % 16] += parts.get(i % 16, i / 16);
 }
 
+// Tiles of a block. With many tokens all blocks run at once: 16 warps a multiprocessor are shared by the experts that
+// are to be expected, and some more. How many a few tokens choose is too uncertain for that.
+inline i64 run_of(const SmallMoe& p, i64 tiles, int warps) {
+  if (p.tokens <= 8) return 2;
+  const double all = static_cast<double>(p.route.experts), missed = std::pow(1 - p.route.top_k / all, p.tokens),
+               chosen = std::ceil(all * (1 - missed) + 1.5 * std::sqrt(all * missed * (1 - missed))),
+               here = std::fmax(1.0, std::fmin(chosen, all) * static_cast<double>(p.w1.count) / all),
+               runs = std::floor(132.0 * 16 / warps / here);  // of one expert
+  return runs < 1 ? tiles : static_cast<i64>(std::ceil(static_cast<double>(tiles) / runs));
+}
+
 template <bool kFp8, bool kUp, Rows kRows, int kTiles>
 void launch_moe_rows(cudaStream_t s, const SmallMoe& p) {
   const Matrix& w = kUp ? p.w1 : p.w2;
   const i64 tiles = kUp ? (w.out + 7) / 8 : (w.out + 15) / 16;
   const int most = chosen_at_most(p), warps = warps_for(tiles * most, w.in, 2, 8);
-  // All blocks at once: runs of tiles as long as 16 warps a multiprocessor need for the experts that are to be
-  // expected.
-  const double all = static_cast<double>(p.route.experts),
-               chosen = all * (1 - std::pow(1 - p.route.top_k / all, p.tokens)) * static_cast<double>(p.w1.count) / all,
-               runs = std::floor(132.0 * 16 / warps / chosen);  // of one expert
-  const i64 run = runs < 1 ? tiles : static_cast<i64>(std::ceil(static_cast<double>(tiles) / runs));
+  const i64 run = run_of(p, tiles, warps);
   launch_early(moe_rows_kernel<kFp8, kUp, kRows, kTiles>, "moe_rows",
                dim3(static_cast<unsigned>((tiles + run - 1) / run), static_cast<unsigned>(most)),
                static_cast<unsigned>(warps * 32), Parts<kTiles>::bytes(warps), s, p, static_cast<int>(run));
