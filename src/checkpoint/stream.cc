@@ -117,6 +117,7 @@ class Output {
 
   static std::vector<TensorInfo> infos(const std::vector<StreamItem>& items) {
     std::vector<TensorInfo> all;
+    all.reserve(items.size());
     for (const StreamItem& item : items)
       all.push_back({item.stored_name, item.source->dtype, slice_shape(*item.source, item.slice)});
     return in_write_order(std::move(all));
@@ -126,6 +127,7 @@ class Output {
     std::unordered_map<std::string_view, const StreamItem*> by_name;
     for (const StreamItem& item : items) by_name.emplace(item.stored_name, &item);
     std::vector<const StreamItem*> ordered;
+    ordered.reserve(tensors_.size());
     for (const TensorInfo& info : tensors_) ordered.push_back(by_name.at(info.name));
     return cut_into_batches(ordered, header_bytes());
   }
