@@ -237,7 +237,7 @@ TEST_F(FusedExperts, AllFormatsAndTokens) {
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8}) {
       if (mode == GemmMode::fp8 && !format->has_scale()) continue;
       const Experts experts(*gpu_, random_, *format,
-                            mode == GemmMode::fp8 ? Sizes{384, 256, 35, 128}
+                            mode == GemmMode::fp8 ? Sizes{384, 384, 35, 128}
                             : format->has_scale() ? Sizes{320, 144, 35, 272}
                                                   : Sizes{320, 136, 35, 272});
       for (const i64 t : kTokens)

@@ -133,16 +133,34 @@ TEST_P(GoldenTest, Bf16HiddenStates) {
   EXPECT_GE(judged, session.hidden()[0].size() / static_cast<std::size_t>(dim)) << "too few rows to judge";
 }
 
-// FP8 products, recorded for the absorbed form.
-class GoldenFp8Test : public GoldenTest {};
+// FP8 products, recorded for the absorbed form. Their noise changes which experts are chosen in nearly half of all
+// rows, the reference's too, and such rows are three times as far off, so that the median falls on either side by
+// chance. Judged are the rows that kept their experts, by the lower quartile, and how many have lost them, as a count
+// of independent rows of the reference's share would vary (three standard deviations).
+class GoldenFp8Test : public GoldenTest {
+ protected:
+  static double lower_quartile(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 4];
+  }
+};
 
 TEST_P(GoldenFp8Test, GemmIsAsCloseAsTheReference) {
   ModelSession session(golden_.args, *golden_.weights, settings_for(DType::bf16, attn_, GemmMode::fp8));
   const Errors errors = compare(golden_, session, "ref-fp8-absorb");
-  std::printf("%s %s fp8 gemm: median row error %.3e, reference %.3e\n", std::get<0>(GetParam()).c_str(),
-              name_of_attn(attn_), median(errors.ours), median(errors.reference));
+  const double ours = lower_quartile(errors.ours), reference = lower_quartile(errors.reference);
+  const auto lost = [&](const std::vector<double>& rows) {
+    return static_cast<double>(std::count_if(rows.begin(), rows.end(), [&](double e) { return e > 2 * reference; }));
+  };
+  const double rows = static_cast<double>(errors.ours.size()), share = lost(errors.reference) / rows;
+  std::printf(
+      "%s %s fp8 gemm: median row error %.3e, reference %.3e; lower quartile %.3e, %.3e; "
+      "other experts in %g, %g of %g rows\n",
+      std::get<0>(GetParam()).c_str(), name_of_attn(attn_), median(errors.ours), median(errors.reference), ours,
+      reference, lost(errors.ours), lost(errors.reference), rows);
   if (sanitized()) return;
-  EXPECT_LT(median(errors.ours), 1.25 * median(errors.reference));
+  EXPECT_LT(ours, 1.25 * reference);
+  EXPECT_LE(lost(errors.ours), lost(errors.reference) + 3 * std::sqrt(2 * rows * share * (1 - share)));
 }
 
 // A ragged batch, with prefill and decode in one pass, gives each sequence what it gets alone.

@@ -330,6 +330,12 @@ class Down {
   StagePlace hidden_{}, shared_{};
 };
 
+// Bytes of shared memory that serve the routing first and the sums of all warps later.
+__host__ __device__ inline std::size_t sums_or_routing(const SmallMoe& p, int warps) {
+  const std::size_t sums = Parts<1>::bytes(warps), routing = route_bytes(p.route);
+  return sums > routing ? sums : routing;
+}
+
 template <bool kFp8, Rows kRows>
 __global__ void __launch_bounds__(512) moe_down_kernel(const __grid_constant__ SmallMoe p) {
   extern __shared__ __align__(16) float memory[];
@@ -338,7 +344,7 @@ __global__ void __launch_bounds__(512) moe_down_kernel(const __grid_constant__ S
   float sums[1][4] = {};
   const Parts<1> parts{memory};
   // Only the first warp routes; the sums are put there when all have their lists.
-  Down<kFp8, kRows>(p, lists, memory, reinterpret_cast<char*>(memory) + Parts<1>::bytes(blockDim.x / 32)).run(sums);
+  Down<kFp8, kRows>(p, lists, memory, reinterpret_cast<char*>(memory) + sums_or_routing(p, blockDim.x / 32)).run(sums);
   parts.put(sums);
   __syncthreads();
   const int first = static_cast<int>(blockIdx.x) * 16;
@@ -386,10 +392,8 @@ template <bool kFp8, Rows kRows>
 void run_moe_down(cudaStream_t s, const SmallMoe& p) {
   const i64 tiles = (p.w2.out + 15) / 16;
   const int warps = tiles > 264 ? 8 : 16;
-  std::size_t routing = Parts<1>::bytes(warps);
-  if (route_bytes(p.route) > routing) routing = route_bytes(p.route);
   launch_early(moe_down_kernel<kFp8, kRows>, "moe_down", static_cast<unsigned>(tiles),
-               static_cast<unsigned>(warps * 32), routing + Down<kFp8, kRows>::staged_bytes(p), s, p);
+               static_cast<unsigned>(warps * 32), sums_or_routing(p, warps) + Down<kFp8, kRows>::staged_bytes(p), s, p);
 }
 
 template <bool kFp8, Rows kRows>

@@ -34,8 +34,10 @@ struct StagePlace {
   int in;
 
   static __host__ __device__ std::size_t row_bytes(i64 in) { return static_cast<std::size_t>(in * 2 + 16); }
+  // A multiple of 16, so that another place can follow.
   static __host__ __device__ std::size_t bytes(i64 tokens, i64 in) {
-    return static_cast<std::size_t>(tokens) * (row_bytes(in) + static_cast<std::size_t>((in + kUnit - 1) / kUnit) * 4) +
+    const std::size_t scales = static_cast<std::size_t>(tokens * ((in + kUnit - 1) / kUnit)) * sizeof(float);
+    return static_cast<std::size_t>(tokens) * row_bytes(in) + (scales + 15) / 16 * 16 +
            kMostWarps * kMostStaged * sizeof(float);
   }
   static constexpr int kMostWarps = 16, kMostStaged = 8;
