@@ -2,6 +2,8 @@
 // device (default cpu).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "support/golden.h"
