@@ -76,6 +76,7 @@ void wide(cudaStream_t s, const Hopper& device, const WideProduct& p) {
   plan.y = p.y;
   plan.y_type = p.y_type;
   plan.add = p.add;
+  plan.whole = codes;
   plan.y_stride = p.y_stride;
   plan.y_head = flat ? 0 : p.y_head;
   plan.y_block = flat && p.w.count > 1 ? p.y_head : 128;
@@ -91,10 +92,10 @@ void wide(cudaStream_t s, const Hopper& device, const WideProduct& p) {
   plan.w_rows = static_cast<int>(p.w_transposed ? p.w.in : p.w.out);
   plan.x_head = p.x_head != 0 ? 1 : 0;
   const bool alone = plan.out <= 128;  // no second tile of outputs for a pair
-  plan.most = fp8 ? 192 : 256;
-  if (p.offsets != nullptr)  // most experts' rows in one tile, which is no wider than that needs
+  plan.most = codes ? 128 : fp8 ? 192 : 256;
+  if (!codes && p.offsets != nullptr)  // most experts' rows in one tile, which is no wider than that needs
     plan.most = std::min(plan.most, width_of(static_cast<int>(2 * p.rows / p.w.count + 16)));
-  else
+  else if (!codes)
     plan.most = best_width(p.rows, (plan.out + 255) / 256 * plan.groups, device.multiprocessors / 2, plan.most);
   const int w_box = fp8 ? 128 : 64, x_box = codes ? 128 : 64;
   Maps maps{};
@@ -111,7 +112,7 @@ void wide(cudaStream_t s, const Hopper& device, const WideProduct& p) {
                            {x_box, 1, 32},
                            128});
   if (codes) {
-    maps.scales = map_of(device, {p.x_scale, Type::f32, 2, {p.rows, plan.steps}, {p.x_scale_stride * 4}, {196, 1}, 0});
+    maps.scales = map_of(device, {p.x_scale, Type::f32, 2, {p.rows, plan.steps}, {p.x_scale_stride * 4}, {132, 1}, 0});
     return wide_fp8(s, device, maps, plan);
   }
   if (fp8) return wide_mixed(s, device, maps, plan);

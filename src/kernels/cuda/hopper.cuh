@@ -59,14 +59,6 @@ __device__ inline void group_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Two warpgroups take turns, so that one's arithmetic falls into the time of the other's products: by barriers 3 and 4.
-__device__ inline void wait_for_turn() {
-  asm volatile("bar.sync %0, 256;" ::"r"(3 + static_cast<int>(threadIdx.x / 128)) : "memory");
-}
-__device__ inline void pass_turn() {
-  asm volatile("bar.arrive %0, 256;" ::"r"(4 - static_cast<int>(threadIdx.x / 128)) : "memory");
-}
-
 // ---- copies of tiles; coordinates are elements, the innermost first ----
 __device__ inline void copy_tile(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y) {
   asm volatile(
@@ -133,6 +125,12 @@ __device__ inline std::uint32_t bf16_pair(float low, float high) {
 __device__ inline void store_transposed(std::uint32_t address, const std::uint32_t (&v)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v[0]),
                "r"(v[1]), "r"(v[2]), "r"(v[3])
+               : "memory");
+}
+// The same, as they are.
+__device__ inline void store_blocks(std::uint32_t address, const std::uint32_t (&v)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v[0]), "r"(v[1]),
+               "r"(v[2]), "r"(v[3])
                : "memory");
 }
 

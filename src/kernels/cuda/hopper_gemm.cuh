@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/hopper.h"
-#include "kernels/cuda/hopper_plan.cuh"
+#include "kernels/cuda/hopper_save.cuh"
 
 namespace fathom::cuda {
 
@@ -27,7 +27,7 @@ template <Kind kKind>
 struct Ring {
   static constexpr bool kFp8 = kKind == Kind::fp8, kMixed = kKind == Kind::mixed;
   static constexpr int kIn = kFp8 || kMixed ? 128 : 64;  // inner entries of a stage
-  static constexpr int kMaxTokens = kFp8 || kMixed ? 192 : 256;
+  static constexpr int kMaxTokens = kFp8 ? 128 : kMixed ? 192 : 256;
   static constexpr int kWeights = 16384, kToken = kMixed ? 256 : 128, kScales = kFp8 ? 1024 : 0, kMaxStages = 12;
   static constexpr int kScaleBox = kMaxTokens + 4;
 
@@ -88,92 +88,6 @@ __device__ void produce(Block<kKind, kPair>& b, const Maps& maps, const GemmPlan
         }
       if constexpr (R::kFp8) copy_tile(tokens + p.most * 128, maps.scales, b.full(), tile.begin / 4 * 4, k);
       b.next();
-    }
-  }
-}
-
-// Up to four neighbouring outputs of one token.
-__device__ inline void save_four(float* y, float4 v, const GemmPlan& p, int outs) {
-  if (p.vector && outs >= 4) {
-    auto* to = reinterpret_cast<float4*>(y);
-    if (p.add) {
-      const float4 old = *to;
-      v.x += old.x, v.y += old.y, v.z += old.z, v.w += old.w;
-    }
-    *to = v;
-    return;
-  }
-  const float values[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    if (i < outs) y[i] = p.add ? y[i] + values[i] : values[i];
-}
-
-// Sums of 64 outputs x kWidth tokens of a warpgroup, times `scale`, to y.
-template <int kWidth>
-__device__ void save(const float (&d)[kWidth / 2], const GemmPlan& p, const GemmTile& tile, float scale,
-                     std::uint32_t turn) {
-  const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, out0 = threadIdx.x / 128 * 64,
-            outs = p.out - tile.out;
-  const i64 base = tile.begin * p.y_stride + tile.group * p.y_head + tile.out / 128 * p.y_block;
-  if (p.y_type == Type::f32) {
-    auto* y = static_cast<float*>(p.y) + base + out0;
-#pragma unroll
-    for (int chunk = 0; chunk < kWidth / 16; ++chunk) {
-      if (chunk * 16 >= tile.width) break;
-      group_sync(1 + threadIdx.x / 128, 128);  // the last chunk has been read
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, out = warp * 16 + i / 2 % 2 * 8 + lane / 4;
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(turn + token * 256 + (out ^ lane % 4 * 8) * 4),
-                     "f"(d[chunk * 8 + i] * scale)
-                     : "memory");
-      }
-      group_sync(1 + threadIdx.x / 128, 128);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int token = half * 8 + thread / 16, out = thread % 16 * 4, row = chunk * 16 + token;
-        float4 v;
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                     : "r"(turn + token * 256 + (out ^ token / 2 % 4 * 8) * 4)
-                     : "memory");
-        if (row < tile.rows) save_four(y + row * p.y_stride + out, v, p, outs - out0 - out);
-      }
-    }
-    return;
-  }
-  auto* y = static_cast<std::uint16_t*>(p.y) + base;
-#pragma unroll
-  for (int chunk = 0; chunk < kWidth / 32; ++chunk) {
-    if (chunk * 32 >= tile.width) break;
-    group_sync(1 + threadIdx.x / 128, 128);  // the last chunk has been read
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      std::uint32_t v[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {  // block i: tokens 8 (i / 2), outputs 8 (i % 2)
-        const int at = (chunk * 4 + pair * 2 + i / 2) * 4 + i % 2 * 2;
-        v[i] = bf16_pair(d[at] * scale, d[at + 1] * scale);
-      }
-      const int token = pair * 16 + lane / 16 * 8 + lane % 8, piece = warp * 2 + lane / 8 % 2;
-      store_transposed(turn + token * 128 + ((piece ^ (token & 7)) * 16), v);
-    }
-    group_sync(1 + threadIdx.x / 128, 128);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int token = half * 16 + thread / 8, piece = thread % 8, row = chunk * 32 + token, out = out0 + piece * 8;
-      std::uint32_t v[4];
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                   : "r"(turn + token * 128 + ((piece ^ (token & 7)) * 16))
-                   : "memory");
-      if (row >= tile.rows) continue;
-      std::uint16_t* to = y + row * p.y_stride + out;
-      if (p.vector && out + 8 <= outs)
-        *reinterpret_cast<uint4*>(to) = {v[0], v[1], v[2], v[3]};
-      else
-        for (int i = 0; i < 8 && out + i < outs; ++i) to[i] = static_cast<std::uint16_t>(v[i / 2] >> (i % 2 * 16));
     }
   }
 }
@@ -241,49 +155,41 @@ class BlockScales {
   float held_ = 0;
 };
 
-// Codes on both sides. The sums of 128 inner entries are scaled in float32: the tensor cores' own sums of e4m3 products
-// keep few bits.
-template <Kind kKind, int kPair, int kWidth>
+// Codes on both sides, with tokens as the rows: a thread then needs the scales of two tokens only. The sums of 128
+// inner entries are scaled in float32, since the tensor cores' own sums of e4m3 products keep few bits.
+template <Kind kKind, int kPair>
 __device__ void multiply_fp8(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t turn) {
+  const int group = threadIdx.x / 128, token = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+  const std::uint32_t of_tokens =
+      Ring<kKind>::kWeights + p.most * 128 + (tile.begin % 4 + static_cast<std::uint32_t>(token)) * 4;
   BlockScales scales(p.scales_of(tile), p.scale_columns);
-  float sum[kWidth / 2] = {};
+  float sum[64] = {};
+  const bool idle = group * 64 >= tile.rows;  // this warpgroup has no tokens
   for (int k = 0; k < p.steps; ++k) {
     const float scale = scales.at(k);
     barrier_wait(b.full(), b.parity);
-    const std::uint64_t w = tile_descriptor(b.at() + threadIdx.x / 128 * 8192),
-                        x = tile_descriptor(b.at() + Ring<kKind>::kWeights);
-    const std::uint32_t of_tokens =
-        b.at() + Ring<kKind>::kWeights + p.most * 128 + tile.begin % 4 * 4 + threadIdx.x % 4 * 8;
-    by_width<kWidth>(tile.width, sum, [&](auto mma, auto& sums) {
-      constexpr int kSums = std::extent_v<std::remove_reference_t<decltype(sums)>>;
-      float d[kSums];
-      wait_for_turn();
+    if (!idle) {
+      const std::uint64_t w = tile_descriptor(b.at()),
+                          x = tile_descriptor(b.at() + Ring<kKind>::kWeights + group * 8192);
+      float d[64], low, high;
       mma_begin();
 #pragma unroll
-      for (int i = 0; i < 3; ++i) decltype(mma)::e4m3(d, w + i * 2, x + i * 2, i > 0);
+      for (int i = 0; i < 4; ++i) Mma<128>::e4m3(d, x + i * 2, w + i * 2, i > 0);
       mma_commit();
-      decltype(mma)::e4m3(d, w + 6, x + 6, true);
-      mma_commit();
-      mma_wait<1>();
-      pass_turn();
+      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(low) : "r"(b.at() + of_tokens));
+      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(high) : "r"(b.at() + of_tokens + 32));
+      low *= scale, high *= scale;
       mma_wait<0>();
       hold(d);
+      b.release(b.empty());
 #pragma unroll
-      for (int j = 0; j < kSums / 4; ++j) {
-        float low, high;
-        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(low) : "r"(of_tokens + j * 32));
-        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(high) : "r"(of_tokens + j * 32 + 4));
-        low *= scale, high *= scale;
-        sums[4 * j] += low * d[4 * j];
-        sums[4 * j + 1] += high * d[4 * j + 1];
-        sums[4 * j + 2] += low * d[4 * j + 2];
-        sums[4 * j + 3] += high * d[4 * j + 3];
-      }
-    });
-    b.release(b.empty());
+      for (int i = 0; i < 64; ++i) sum[i] += (i / 2 % 2 == 0 ? low : high) * d[i];
+    } else {
+      b.release(b.empty());
+    }
     b.next();
   }
-  save<kWidth>(sum, p, tile, 1, turn);
+  if (!idle) save_rows(sum, p, tile, turn);
 }
 
 // Two neighbouring codes at `address` as a pair of bf16.
@@ -358,7 +264,7 @@ __device__ void multiply_mixed(Block<kKind, kPair>& b, const GemmPlan& p, const 
 template <Kind kKind, int kPair, int kWidth>
 __device__ void multiply(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t turn) {
   if constexpr (kKind == Kind::fp8)
-    multiply_fp8<kKind, kPair, kWidth>(b, p, tile, turn);
+    multiply_fp8<kKind, kPair>(b, p, tile, turn);
   else if constexpr (kKind == Kind::mixed)
     multiply_mixed<kKind, kPair, kWidth>(b, p, tile, turn);
   else
@@ -393,7 +299,6 @@ __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x == 256) produce(b, maps, p);
   } else {
     more_registers<R::kMixed ? 240 : 232>();
-    if (R::kFp8 && threadIdx.x >= 128) pass_turn();  // the first is the first warpgroup's
     const std::uint32_t turn = shared_address(turns) + threadIdx.x / 128 * 4096;
     for (int t = blockIdx.x / kPair; t < first[p.groups]; t += gridDim.x / kPair) {
       const GemmTile tile = find_tile(p, first, t, b.rank, kPair);

@@ -19,6 +19,7 @@ struct GemmPlan {
   int w_rows, x_head;  // steps from group to group in the maps of w and x
   int most;            // tokens of a tile at most
   int stages, stage_bytes;
+  bool whole;  // tiles of `most` tokens, and one with the rest; else of nearly one size
 
   template <typename T>
   __device__ const float* scales_of(const T& tile) const {
@@ -34,13 +35,15 @@ struct GemmTile {
 // The narrowest tile for so many tokens.
 __host__ __device__ inline int width_of(int rows) { return (rows + 31) / 32 * 32; }
 
-// Rows of a group in pieces of nearly one size.
+// Rows of a group in pieces.
 struct Pieces {
   int size, count;
 };
-__device__ inline Pieces pieces_of(int rows, int most) {
+__device__ inline Pieces pieces_of(int rows, int most, bool whole) {
   if (rows == 0) return {32, 0};
-  const int wanted = (rows + most - 1) / most, size = width_of((rows + wanted - 1) / wanted);
+  const int wanted = (rows + most - 1) / most;
+  if (whole) return {most, wanted};
+  const int size = width_of((rows + wanted - 1) / wanted);
   return {size, (rows + size - 1) / size};
 }
 
@@ -55,7 +58,7 @@ __device__ inline void count_tiles(const GemmPlan& p, int* first, int pair) {
     const int g = base + lane;
     int rows = 0;
     if (g < p.groups) rows = p.offsets == nullptr ? p.rows : p.offsets[g + 1] - p.offsets[g];
-    int sum = pieces_of(rows, p.most).count * outs;
+    int sum = pieces_of(rows, p.most, p.whole).count * outs;
     for (int step = 1; step < 32; step *= 2) {
       const int other = __shfl_up_sync(0xffffffffu, sum, step);
       if (lane >= step) sum += other;
@@ -78,7 +81,7 @@ __device__ inline GemmTile find_tile(const GemmPlan& p, const int* first, int t,
   }
   const int begin = p.offsets == nullptr ? 0 : p.offsets[low],
             rows = p.offsets == nullptr ? p.rows : p.offsets[low + 1] - begin;
-  const Pieces pieces = pieces_of(rows, p.most);
+  const Pieces pieces = pieces_of(rows, p.most, p.whole);
   const int within = t - first[low], band = 8 * out_tiles(p, pair), piece0 = within / band * 8,
             wide = min(8, pieces.count - piece0), at = within % band;
   const int start = (piece0 + at % wide) * pieces.size;
