@@ -111,7 +111,6 @@ fi
 if wants prefill; then
   bench --config "$config/config_16B.json" --no-decode --prefill 512,4096
   bench --config "$config/config_16B.json" --no-decode --dtype fp8 --prefill 4096
-  bench --config "$config/config_16B.json" --no-decode --dtype fp8 --gemm fp8 --prefill 4096
   bench --config "$config/config_671B.json" --no-decode --layers 6 --prefill 512,4096
   bench --config "$config/config_671B.json" --no-decode --layers 6 --gemm fp8 --prefill 4096
 fi
