@@ -28,7 +28,8 @@ struct Queries {
   int sequence, begin, count;
 };
 
-__device__ Queries queries_of(const Sequences& seqs, int n) {
+// Unused, as the two below, where the kernel is compiled for other architectures than Hopper.
+[[maybe_unused]] __device__ Queries queries_of(const Sequences& seqs, int n) {
   for (int s = 0; s <= seqs.count; ++s) {
     const int begin = seqs.seq_starts[s], end = s < seqs.count ? seqs.seq_starts[s + 1] : static_cast<int>(seqs.tokens),
               tiles = (end - begin + kTokens - 1) / kTokens;
@@ -43,8 +44,8 @@ __device__ std::uint32_t barrier_of(std::uint32_t memory, int which,
   return memory + kBarriers + 16 + which * 16 + stage * 8;
 }
 
-__device__ void produce(std::uint32_t memory, const AttendMaps& maps, const Queries& queries, int first_key,
-                        int key_tiles) {
+[[maybe_unused]] __device__ void produce(std::uint32_t memory, const AttendMaps& maps, const Queries& queries,
+                                         int first_key, int key_tiles) {
   const int head = static_cast<int>(blockIdx.x);
   const std::uint32_t q_full = memory + kBarriers;
   barrier_expect(q_full, 3 * kTile);
@@ -154,7 +155,8 @@ __device__ void save(const State& state, const Plan& p, const Queries& queries, 
   }
 }
 
-__device__ void consume(std::uint32_t memory, const int* limits, const Plan& p, const Queries& queries, int key_tiles) {
+[[maybe_unused]] __device__ void consume(std::uint32_t memory, const int* limits, const Plan& p, const Queries& queries,
+                                         int key_tiles) {
   const int row = static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
   const int limit[2] = {limits[row], limits[row + 8]};
   const std::uint32_t q = memory + kQ + threadIdx.x / 128 * 8192;
