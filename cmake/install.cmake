@@ -11,6 +11,8 @@ if(FATHOM_CUDA AND FATHOM_TESTS)
   foreach(bench cuda_bench gpu_kernel_bench)  # where they were built
     if(TARGET ${bench})
       install(PROGRAMS $<TARGET_FILE:${bench}> DESTINATION bin OPTIONAL)
+      set_target_properties(${bench} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")  # it is copied as built
+      target_link_options(${bench} PRIVATE -Wl,--disable-new-dtags)
     endif()
   endforeach()
 endif()
