@@ -134,18 +134,21 @@ void add_tokenize(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tokenize", "Turn text on standard input into token ids, or ids into text");
   command->add_option("--model", options->model, "Folder with tokenizer.json")->required();
   command->add_flag("--jsonl", options->jsonl, "One JSON string a line in, one JSON array of ids a line out");
-  command->add_flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
+  CLI::Option* decode = command->add_flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
   CLI::Option* no_bos =
       command->add_flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
   CLI::Option* no_added =
       command->add_flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
+  command->add_flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
+  CLI::Option* explain =
+      command->add_flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
   command
       ->add_flag("--add-special-tokens", options->with_special,
                  "Put around the text what the post-processor of tokenizer.json says, BOS or not")
       ->excludes(no_bos)
-      ->excludes(no_added);
-  command->add_flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
-  command->add_flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
+      ->excludes(no_added)
+      ->excludes(decode)
+      ->excludes(explain);
   command->callback([options] { Tokenize(*options).run(); });
 }
 

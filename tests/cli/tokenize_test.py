@@ -156,7 +156,8 @@ class Errors(unittest.TestCase):
 
     def test_usage(self):
         self.check(2, "--model is required")
-        self.check(2, "--no-bos", "--model", TINY, "--no-bos", "--add-special-tokens")
+        for other in ("--no-bos", "--no-added-tokens", "--decode", "--explain"):
+            self.check(2, other, "--model", TINY, other, "--add-special-tokens")
         self.check(2, "--frobnicate", "--model", TINY, "--frobnicate")
 
 
