@@ -12,18 +12,6 @@
 namespace fathom {
 namespace {
 
-[[noreturn]] void fail_errno(const char* verb, const std::filesystem::path& path) {
-  fail("cannot {} {}: {}", verb, path.string(), std::strerror(errno));
-}
-
-// Closes a descriptor at scope end.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 i64 regular_size(int fd, const std::filesystem::path& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) fail_errno("inspect", path);
@@ -32,6 +20,31 @@ i64 regular_size(int fd, const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+void fail_errno(const char* verb, const std::filesystem::path& path) {
+  fail("cannot {} {}: {}", verb, path.string(), std::strerror(errno));
+}
+
+Descriptor::~Descriptor() {
+  if (fd >= 0) ::close(fd);
+}
+
+void read_at(int descriptor, const std::filesystem::path& path, i64 offset, std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor, out.data(), out.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path);
+    CHECK(got > 0, "{} became shorter while it was read", path.string());
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+void sync_folder_of(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (directory.fd >= 0) ::fsync(directory.fd);
+}
 
 std::string read_file(const std::filesystem::path& path, i64 max_bytes) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -104,9 +117,7 @@ void AtomicFile::commit() {
     errno = reason;
     fail_errno("finish", path_);
   }
-  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-  const Descriptor directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  if (directory.fd >= 0) ::fsync(directory.fd);
+  sync_folder_of(path_);
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) {

@@ -15,6 +15,21 @@ namespace fathom {
 // The whole file as bytes. Throws Error naming the path and the system's reason; `max_bytes` bounds what is read.
 std::string read_file(const std::filesystem::path& path, i64 max_bytes = i64{1} << 32);
 
+// Closes a descriptor at scope end, if it is one.
+struct Descriptor {
+  int fd;
+  ~Descriptor();
+};
+
+// Fills `out` from `offset` of an open file, past any map. Throws Error naming `path`, also when the file ends before.
+void read_at(int descriptor, const std::filesystem::path& path, i64 offset, std::span<std::byte> out);
+
+// Brings the folder's entry of `path` to the disk, after a rename.
+void sync_folder_of(const std::filesystem::path& path);
+
+// "cannot VERB PATH: the system's reason", from errno.
+[[noreturn]] void fail_errno(const char* verb, const std::filesystem::path& path);
+
 // A read-only map of a file. Move-only; the bytes live as long as the object.
 class MappedFile {
  public:

@@ -12,16 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
+
 namespace fathom {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".partial-";
-
-[[noreturn]] void fail_errno(const char* verb, const fs::path& path) {
-  fail("cannot {} {}: {}", verb, path.string(), std::strerror(errno));
-}
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
@@ -107,21 +105,9 @@ void PartialFile::adopt(bool resume) {
 
 void PartialFile::read(i64 offset, std::span<std::byte> out) const {
   CHECK(offset + static_cast<i64>(out.size()) <= marked_, "{} holds {} bytes", temporary_.string(), marked_);
-  const int fd = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);  // the other one asks for aligned memory
-  if (fd < 0) fail_errno("open", temporary_);
-  ssize_t got = 1;
-  while (!out.empty() && got != 0) {
-    got = ::pread(fd, out.data(), out.size(), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) break;
-    offset += got;
-    out = out.subspan(static_cast<std::size_t>(got));
-  }
-  const int reason = errno;
-  ::close(fd);
-  errno = reason;
-  if (got < 0) fail_errno("read", temporary_);
-  CHECK(out.empty(), "{} became shorter while it was read", temporary_.string());
+  const Descriptor file{::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC)};  // the other one asks for aligned memory
+  if (file.fd < 0) fail_errno("open", temporary_);
+  read_at(file.fd, temporary_, offset, out);
 }
 
 void PartialFile::seek(i64 offset) {
@@ -171,10 +157,7 @@ void PartialFile::commit() {
   if (::ftruncate(fd_, written_) != 0 || ::fsync(fd_) != 0) fail_errno("write", path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("finish", path_);
   ::close(std::exchange(fd_, -1));
-  const int directory = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return;
-  ::fsync(directory);
-  ::close(directory);
+  sync_folder_of(path_);
 }
 
 }  // namespace fathom

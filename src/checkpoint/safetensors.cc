@@ -180,14 +180,7 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name) const {
 i64 SafetensorsFile::offset(std::string_view name) const { return bytes(name).data() - file_.bytes().data(); }
 
 void SafetensorsFile::read_at(i64 offset, std::span<std::byte> out) const {
-  while (!out.empty()) {
-    const ssize_t got = ::pread(descriptor_, out.data(), out.size(), offset);
-    if (got < 0 && errno == EINTR) continue;
-    CHECK(got >= 0, "cannot read {}: {}", path().string(), std::strerror(errno));
-    CHECK(got > 0, "{} became shorter while it was read", path().string());
-    out = out.subspan(static_cast<std::size_t>(got));
-    offset += got;
-  }
+  fathom::read_at(descriptor_, path(), offset, out);
 }
 
 void SafetensorsFile::prefetch(i64 offset, i64 bytes) const {
