@@ -103,12 +103,7 @@ void CudaBackend::combine(const Tensor& y, const Tensor& rows, const Routed& rou
 }
 
 void CudaBackend::sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) {
-  cuda::Sampling p{};
-  p.ids = ids.as<std::int32_t>();
-  p.logits = logits.as<float>();
-  p.logits_stride = logits.stride(0);
-  p.rows = static_cast<int>(logits.dim(0));
-  p.vocab = static_cast<int>(logits.dim(1));
+  cuda::Sampling p = sampling_of(ids, logits);
   p.temperature = args.temperature.as<float>();
   p.top_p = args.top_p.as<float>();
   p.min_p = args.min_p.as<float>();
@@ -122,13 +117,7 @@ void CudaBackend::sample(const Tensor& ids, const Tensor& logits, const SampleAr
 }
 
 void CudaBackend::mark_not_finite(const Tensor& ids, const Tensor& logits) {
-  cuda::Sampling p{};
-  p.ids = ids.as<std::int32_t>();
-  p.logits = logits.as<float>();
-  p.logits_stride = logits.stride(0);
-  p.rows = static_cast<int>(logits.dim(0));
-  p.vocab = static_cast<int>(logits.dim(1));
-  cuda::mark_not_finite(stream(), p);
+  cuda::mark_not_finite(stream(), sampling_of(ids, logits));
 }
 
 }  // namespace fathom

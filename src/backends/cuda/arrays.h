@@ -58,6 +58,20 @@ inline cuda::Sequences sequences_of(const Batch& batch) {
   return s;
 }
 
+// Without the choices of each row.
+inline cuda::Sampling sampling_of(const Tensor& ids, const Tensor& logits) {
+  cuda::Sampling s{};
+  s.ids = ids.as<std::int32_t>();
+  s.logits = logits.as<float>();
+  s.logits_stride = logits.stride(0);
+  s.rows = static_cast<int>(logits.dim(0));
+  s.vocab = static_cast<int>(logits.dim(1));
+  return s;
+}
+
+// Room for so many bytes in a workspace, whose parts begin at whole 256 bytes.
+inline i64 aligned(i64 bytes) { return (bytes + 255) / 256 * 256; }
+
 inline cuda::Cache cache_of(const CacheLayer& cache) {
   return {cache.latent.data(), type_of(cache.latent.dtype()), static_cast<int>(cache.block_size()),
           static_cast<int>(cache.width()), static_cast<int>(cache.kv_lora_rank)};

@@ -16,7 +16,7 @@ class Carver {
   template <typename T>
   T* take(i64 count) {
     T* part = reinterpret_cast<T*>(base_ + used_);
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
+    used_ += static_cast<std::size_t>(aligned(count * static_cast<i64>(sizeof(T))));
     return part;
   }
   std::size_t used() const { return used_; }
@@ -39,8 +39,6 @@ struct CodeRows {
     return {carver.take<std::uint8_t>(x.numel()), carver.take<float>(x.numel() / kFp8Block)};
   }
 };
-
-bool quantises(const Weight& w, GemmMode mode) { return mode == GemmMode::fp8 && w.format->has_scale(); }
 
 }  // namespace
 

@@ -10,13 +10,13 @@ namespace {
 // Quantised activations in scratch: codes [N, in], then scales [N, in / 128].
 cuda::Operand quantised(cudaStream_t s, void* scratch, const Tensor& x, bool power_of_two) {
   auto* codes = static_cast<std::uint8_t*>(scratch);
-  auto* scales = reinterpret_cast<float*>(codes + (x.numel() + 255) / 256 * 256);
+  auto* scales = reinterpret_cast<float*>(codes + aligned(x.numel()));
   cuda::quantize(s, codes, scales, array_of(x), power_of_two);
   return {array_of(Tensor(codes, DType::e4m3, x.shape(), x.device())), scales};
 }
 
 std::size_t quantised_bytes(const Tensor& x) {
-  return static_cast<std::size_t>((x.numel() + 255) / 256 * 256 + x.numel() / kFp8Block * 4);
+  return static_cast<std::size_t>(aligned(x.numel()) + x.numel() / kFp8Block * 4);
 }
 
 bool tile_fits(const Tensor& x, const Weight& w) {

@@ -18,8 +18,6 @@ constexpr i64 kExpandedBytes = 1 << 28;  // of keys and values at a time: longer
 
 bool is_bf16(const Tensor& x) { return x.dtype() == DType::bf16; }
 
-i64 aligned(i64 bytes) { return (bytes + 255) / 256 * 256; }
-
 }  // namespace
 
 bool CudaBackend::prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,

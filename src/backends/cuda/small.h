@@ -28,8 +28,10 @@ inline bool small_weight(const Weight& w, GemmMode mode) {
 }
 
 // Whether a product takes its rows as codes.
+inline bool quantises(const Weight& w, GemmMode mode) { return mode == GemmMode::fp8 && w.format->has_scale(); }
+// The same of these rows, which must consist of whole units then.
 inline bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
-  if (mode != GemmMode::fp8 || !w.format->has_scale()) return false;
+  if (!quantises(w, mode)) return false;
   CHECK(x.dim(1) % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
         kFp8Block, x.dim(1));
   return true;

@@ -5,8 +5,6 @@
 namespace fathom {
 namespace {
 
-i64 aligned(i64 bytes) { return (bytes + 255) / 256 * 256; }
-
 i64 scale_stride(const Tensor& x) { return (x.dim(0) + 3) / 4 * 4; }
 
 // Bytes of x's codes and their scales.
