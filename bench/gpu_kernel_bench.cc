@@ -177,13 +177,13 @@ constexpr Dense kDense[] = {{"16B wq", 3072, 2048},
 void all(const std::string& part) {
   Bench bench;
   if (part.empty() || part == "products") {
-    for (const i64 m : {1, 8, 32, 64, 128})
+    for (const i64 m : {1, 8, 16, 17, 32, 64, 128, 256})
       for (const Dense& d : kDense) {
         product(bench, kBf16, GemmMode::bf16, m, d.n, d.k);
         product(bench, kFp8Block128, GemmMode::bf16, m, d.n, d.k);
-        if (m <= 8) product(bench, kFp8Block128, GemmMode::fp8, m, d.n, d.k);
+        product(bench, kFp8Block128, GemmMode::fp8, m, d.n, d.k);
       }
-    for (const i64 m : {1, 8, 64}) product(bench, kBf16, GemmMode::bf16, m, 102400, 2048);
+    for (const i64 m : {1, 8, 64, 128}) product(bench, kBf16, GemmMode::bf16, m, 102400, 2048);
   }
   if (part.empty() || part == "experts")
     for (const Moe& m : kMoes)

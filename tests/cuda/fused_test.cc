@@ -37,7 +37,7 @@ class Fused : public CudaTest {
   SingleCommunicator ranks_;
 };
 
-constexpr i64 kTokens[] = {1, 2, 7, 8, 9, 16, 17, 33, 64, 65, 130, 200};
+constexpr i64 kTokens[] = {1, 2, 7, 8, 9, 16, 17, 33, 64, 65, 128, 130, 200, 256};
 constexpr double kBound = 2 * 0x1p-8;  // two roundings to bf16
 
 struct Case {
@@ -350,6 +350,25 @@ TEST_F(Fused, CapturedPassGivesTheSameBits) {
   EXPECT_EQ(numbers(h.device), numbers(g.device));
   EXPECT_THROW(gpu_->capture([&] { gpu_->allocate(100); }), Error);
   gpu_->synchronize();  // the stream is usable again
+}
+
+// Parts of the inner dimension are added up by clusters of blocks: in the same order each time.
+TEST_F(Fused, RecordedProductsOfAFewDozenRowsGiveTheSameBits) {
+  for (const Format* format : {&kBf16, &kFp8Block128})
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
+      for (const i64 t : {8, 40, 100, 200}) {
+        SCOPED_TRACE(describe({format, mode, t}));
+        const WeightTwin w(*gpu_, random_, *format, {528, 4096});
+        Twin x(*gpu_, {t, 4096}, DType::bf16), h(*gpu_, {t, 528}, DType::f32), g(*gpu_, {t, 528}, DType::f32);
+        x.normal(random_), h.fill([](i64) { return 0; }), g.fill([](i64) { return 0; });
+        const auto pass = [&](const Tensor& to) {
+          for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu_->linear_add_(to, x.device, w.device, mode));
+        };
+        for (int i = 0; i < 4; ++i) pass(h.device);
+        const auto graph = gpu_->capture([&] { pass(g.device); });
+        for (int i = 0; i < 4; ++i) graph->replay();
+        EXPECT_EQ(numbers(h.device), numbers(g.device));
+      }
 }
 
 TEST_F(Fused, AdvanceMakesTheNextStep) {

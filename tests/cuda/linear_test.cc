@@ -15,13 +15,13 @@ struct Case {
 
 // What the kernels for many rows add for FP8 weights. The portable one rounds scaled weights (and activations put back
 // from codes) to bf16, as the reference's weight_dequant does: independent relative errors of up to 2^-8 each, six
-// deviations of their sum. Hopper's is exact with bf16 activations; its products of codes are summed with 13 bits below
-// the largest product or sum, of about 40 deviations at most, for each 32 inner entries.
+// deviations of their sum. Hopper's are exact with bf16 activations; their products of codes are summed with 13 bits
+// below the largest product or sum, of about 40 deviations at most, for each 32 inner entries.
 double rounding_error(const Format& format, GemmMode mode, const Case& c, double w, bool hopper) {
-  if (!format.has_scale() || c.rows <= 64) return 0;
+  if (!format.has_scale()) return 0;
   const auto in = static_cast<double>(c.in);
-  if (!hopper) return 6 * 0x1p-8 * std::sqrt(2 * in / 3) * w;
-  return mode == GemmMode::fp8 ? 0x1p-13 * in / 32 * 40 * w : 0;
+  if (hopper) return mode == GemmMode::fp8 ? 0x1p-13 * in / 32 * 40 * w : 0;
+  return c.rows <= 64 ? 0 : 6 * 0x1p-8 * std::sqrt(2 * in / 3) * w;
 }
 
 double deviation(const Format& format) { return format.has_scale() ? 60 * 1.5 * 0x1p-9 : 0.05; }
@@ -84,6 +84,19 @@ TEST_F(Linear, ManyRows) {
       check(c, *format, GemmMode::bf16, DType::bf16, DType::f32, 4);
       check(c, *format, GemmMode::bf16, DType::bf16, DType::bf16, c.rows % 2 == 0 ? 8 : 3);
       if (c.in % 128 == 0) check(c, *format, GemmMode::fp8, DType::bf16, DType::bf16, 0);
+    }
+}
+
+TEST_F(Linear, FewDozenRows) {
+  // Each number of parts of the inner dimension and size of tiles, outputs and rows that fill none, an inner dimension
+  // that ends inside a stage, more tiles than processors.
+  for (const Case& c :
+       {Case{17, 200, 640}, Case{33, 333, 1280}, Case{100, 130, 1104}, Case{128, 2112, 4096}, Case{200, 300, 512},
+        Case{256, 72, 2048}, Case{18, 4104, 2064}, Case{64, 130, 8192}, Case{50, 18500, 128}, Case{2, 5000, 7168}})
+    for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0}) {
+      check(c, *format, GemmMode::bf16, DType::bf16, DType::f32, 4);
+      check(c, *format, GemmMode::bf16, DType::bf16, DType::bf16, c.rows % 2 == 0 ? 8 : 3);
+      if (c.in % 128 == 0) check(c, *format, GemmMode::fp8, DType::bf16, c.rows < 60 ? DType::f32 : DType::bf16, 0);
     }
 }
 

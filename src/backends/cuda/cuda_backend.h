@@ -12,6 +12,8 @@
 
 namespace fathom {
 
+struct CodeRows;
+
 class CudaBackend final : public Backend {
  public:
   // Throws Error when there is no such GPU, no driver, or this build has no code for it. `portable`: without the
@@ -75,16 +77,18 @@ class CudaBackend final : public Backend {
  private:
   // The stream, with this thread's device set.
   cudaStream_t stream() const;
-  // y (+)= x w^T, grouped if there are offsets, by the kernels for Hopper; false where they do not apply.
+  // y (+)= x w^T, grouped if there are offsets, by the kernels for Hopper; false where they do not apply or pay.
   bool wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode, bool add);
   bool wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                         std::span<const Weight> ws, GemmMode mode);
-  void quantize_rows(std::byte* codes, const Tensor& x, const Weight& w);
+  void run_products(const std::vector<cuda::WideProduct>& all);
+  bool few_shared(const cuda::SmallMoe& p);
   // The fused form of latent_attention for long chunks: keys and values of each head are made from the latent cache.
   bool prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch);
+  cuda::Operand quantised(const Tensor& x, const Weight& w);
   Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
-  void take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, std::uint8_t* codes, float* scales);
+  void take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, const CodeRows& rows);
   void carve_experts(cuda::SmallMoe& p, bool merged);
   void run_experts(cuda::SmallMoe& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.

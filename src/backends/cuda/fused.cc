@@ -1,10 +1,9 @@
 // The fused forms: for few tokens with bf16 activations and bf16 or FP8 weights.
 #include <algorithm>
 
-#include "backends/cuda/arrays.h"
+#include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
-#include "quant/fp8_block.h"
 
 namespace fathom {
 namespace {
@@ -19,6 +18,9 @@ class Carver {
     used_ += static_cast<std::size_t>(aligned(count * static_cast<i64>(sizeof(T))));
     return part;
   }
+  CodeRows code_rows(i64 rows, i64 in) {
+    return CodeRows::by_row(take<std::byte>(CodeRows::bytes(rows, in)), rows, in);
+  }
   std::size_t used() const { return used_; }
 
  private:
@@ -30,24 +32,14 @@ bool same_kind(std::span<const Weight> ws) {
   return std::all_of(ws.begin(), ws.end(), [&](const Weight& w) { return w.data.dtype() == ws[0].data.dtype(); });
 }
 
-// Codes and scales of rows, in a workspace.
-struct CodeRows {
-  std::uint8_t* codes;
-  float* scales;
-
-  static CodeRows take(Carver& carver, const Tensor& x) {
-    return {carver.take<std::uint8_t>(x.numel()), carver.take<float>(x.numel() / kFp8Block)};
-  }
-};
-
 }  // namespace
 
 bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                               std::span<const Weight> ws, GemmMode mode) {
   i64 outputs = 0;
   for (const Weight& w : ws) outputs += w.out();
-  if (!dense_rows(x.dim(0), outputs)) return wide_norm_linear(ys, x, gain, eps, ws, mode);
-  if (ys.size() > 3 || x.dim(0) == 0 || !same_kind(ws)) return false;
+  if (wide_norm_linear(ys, x, gain, eps, ws, mode)) return true;
+  if (!dense_rows(x.dim(0), outputs) || ys.size() > 3 || x.dim(0) == 0 || !same_kind(ws)) return false;
   for (const Weight& w : ws)
     if (!small_weight(w, mode)) return false;
   cuda::SmallLinear p;
@@ -57,7 +49,7 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
     p.part[i] = {matrix_of(ws[i]), ys[i].data(), type_of(ys[i].dtype()), ys[i].stride(0)};
   p.quantise = quantises(ws[0], mode);
   // Each block makes the rows ready: with several rows and many blocks it is cheaper to do it once.
-  const bool alone = x.dim(0) > 1 && outputs > 16384;
+  const bool alone = x.dim(0) > 1 && (outputs > 16384 || p.quantise);
   if (!alone && cuda::stage_fits(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
     p.x = x.data();
     p.x_stride = x.stride(0);
@@ -69,51 +61,53 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
     const auto carve = [&](void* base) {
       Carver carver(base);
       normed = carver.take<bf16_bits>(x.numel());
-      if (p.quantise) rows = CodeRows::take(carver, x);
+      if (p.quantise) rows = carver.code_rows(x.dim(0), x.dim(1));
       return carver.used();
     };
     carve(workspace(carve(nullptr)));
     const Tensor y(normed, DType::bf16, x.shape(), device());
     rms_norm(y, x, gain, eps);
-    take_rows(p, y, ws[0], rows.codes, rows.scales);
+    take_rows(p, y, ws[0], rows);
   }
   linear_small(stream(), p);
   return true;
 }
 
 // x as the input of a product: its bf16 rows, or codes that are made here.
-void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, std::uint8_t* codes,
-                            float* scales) {
+void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, const CodeRows& rows) {
   p.x = x.data();
   p.x_stride = x.stride(0);
   if (!p.quantise) return;
-  cuda::quantize(stream(), codes, scales, array_of(x), w.format->power_of_two);
-  p.x = codes;
+  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two);
+  p.x = rows.codes;
   p.x_stride = x.dim(1);
-  p.x_scale = scales;
+  p.x_scale = rows.scales;
   p.quantise = false;
 }
 
 bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) {
-  if (!dense_rows(x.dim(0), w.out())) return h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true);
-  if (x.dim(0) == 0 || !small_weight(w, mode) || x.dtype() != DType::bf16 || !aligned_rows(x)) return false;
+  if (h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true)) return true;
+  if (!dense_rows(x.dim(0), w.out()) || x.dim(0) == 0 || !small_weight(w, mode) || x.dtype() != DType::bf16 ||
+      !aligned_rows(x))
+    return false;
   cuda::SmallLinear p;
   p.part[0] = {matrix_of(w), h.data(), type_of(h.dtype()), h.stride(0)};
   p.tokens = static_cast<int>(x.dim(0));
   p.add = true;
   p.quantise = quantises(w, mode);
-  if (p.quantise && cuda::stage_fits(x.dim(0), x.dim(1))) {
+  // Where several rows are to be quantised, it is cheaper to do it once than in each block.
+  if (p.quantise && x.dim(0) == 1 && cuda::stage_fits(1, x.dim(1))) {
     p.x = x.data();
     p.x_stride = x.stride(0);
   } else {
     CodeRows rows{};
     const auto carve = [&](void* base) {
       Carver carver(base);
-      if (p.quantise) rows = CodeRows::take(carver, x);
+      if (p.quantise) rows = carver.code_rows(x.dim(0), x.dim(1));
       return carver.used();
     };
     if (p.quantise) carve(workspace(carve(nullptr)));
-    take_rows(p, x, w, rows.codes, rows.scales);
+    take_rows(p, x, w, rows);
   }
   linear_small(stream(), p);
   return true;
@@ -212,7 +206,7 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
   shared.x_scale = p.shared_codes.scale;
   shared.x_stride = p.shared_w2.in;
   shared.add = true;
-  if (p.shared_w2.out > 0) linear_small(stream(), shared);
+  if (p.shared_w2.out > 0 && !few_shared(p)) linear_small(stream(), shared);
   cuda::combine_add(stream(), p);
   return true;
 }
@@ -221,7 +215,8 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
 void CudaBackend::carve_experts(cuda::SmallMoe& p, bool merged) {
   const i64 tokens = p.tokens, top_k = p.route.top_k, dim = p.gate.in, choices = tokens * top_k;
   const auto codes = [](Carver& carver, i64 rows, i64 width) {
-    return cuda::SmallMoe::Codes{carver.take<std::uint8_t>(rows * width), carver.take<float>(rows * width / kFp8Block)};
+    const CodeRows all = carver.code_rows(rows, width);
+    return cuda::SmallMoe::Codes{all.codes, all.scales};
   };
   const auto carve = [&](void* base) {
     Carver carver(base);

@@ -1,23 +1,10 @@
 // Products: format and shape choose the kernel.
-#include "backends/cuda/arrays.h"
+#include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
-#include "quant/fp8_block.h"
 
 namespace fathom {
 namespace {
-
-// Quantised activations in scratch: codes [N, in], then scales [N, in / 128].
-cuda::Operand quantised(cudaStream_t s, void* scratch, const Tensor& x, bool power_of_two) {
-  auto* codes = static_cast<std::uint8_t*>(scratch);
-  auto* scales = reinterpret_cast<float*>(codes + aligned(x.numel()));
-  cuda::quantize(s, codes, scales, array_of(x), power_of_two);
-  return {array_of(Tensor(codes, DType::e4m3, x.shape(), x.device())), scales};
-}
-
-std::size_t quantised_bytes(const Tensor& x) {
-  return static_cast<std::size_t>(aligned(x.numel()) + x.numel() / kFp8Block * 4);
-}
 
 bool tile_fits(const Tensor& x, const Weight& w) {
   const i64 step = w.data.dtype() == DType::bf16 ? 8 : 16;
@@ -34,16 +21,24 @@ Tensor CudaBackend::rounded_to_fp8(const Tensor& x, const Weight& w) {
   return y;
 }
 
+// Quantised activations, in scratch.
+cuda::Operand CudaBackend::quantised(const Tensor& x, const Weight& w) {
+  const auto rows =
+      CodeRows::by_row(workspace(static_cast<std::size_t>(CodeRows::bytes(x.dim(0), x.dim(1)))), x.dim(0), x.dim(1));
+  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two);
+  return {array_of(Tensor(rows.codes, DType::e4m3, x.shape(), x.device())), rows.scales};
+}
+
 void CudaBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
   const bool few =
       small_rows(x.dim(0)) && small_weight(w, GemmMode::bf16) && x.dtype() == DType::bf16 && aligned_rows(x);
-  if (!few && wide_linear(y, x, w, {}, mode, false)) return;
+  if (wide_linear(y, x, w, {}, mode, false)) return;
   if (!few && tile_fits(x, w)) {
     const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
     return cuda::linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w));
   }
   cuda::Operand operand{array_of(x), nullptr};
-  if (quantises(w, mode, x)) operand = quantised(stream(), workspace(quantised_bytes(x)), x, w.format->power_of_two);
+  if (quantises(w, mode, x)) operand = quantised(x, w);
   if (!few) return cuda::linear_simple(stream(), array_of(y), operand, matrix_of(w));
   cuda::SmallLinear p;
   p.part[0] = {matrix_of(w), y.data(), type_of(y.dtype()), y.stride(0)};
@@ -63,7 +58,7 @@ void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight&
                                      offsets.as<std::int32_t>());
   }
   cuda::Operand operand{array_of(x), nullptr};
-  if (quantises(w, mode, x)) operand = quantised(stream(), workspace(quantised_bytes(x)), x, w.format->power_of_two);
+  if (quantises(w, mode, x)) operand = quantised(x, w);
   cuda::grouped_linear_simple(stream(), array_of(y), operand, matrix_of(w), offsets.as<std::int32_t>());
 }
 

@@ -1,14 +1,14 @@
-// Products of many rows on Hopper. With quantised activations, products of one input share its codes.
+// Products of many rows on Hopper, and of a few dozen. With quantised activations, products of one input share its
+// codes.
+#include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
+#include "kernels/cuda/hopper_few_plan.h"
 
 namespace fathom {
 namespace {
 
-i64 scale_stride(const Tensor& x) { return (x.dim(0) + 3) / 4 * 4; }
-
-// Bytes of x's codes and their scales.
-i64 code_bytes(const Tensor& x) { return aligned(x.numel()) + aligned(scale_stride(x) * (x.dim(1) / kFp8Block) * 4); }
+i64 code_bytes(const Tensor& x) { return CodeRows::bytes(x.dim(0), x.dim(1)); }
 
 bool wide_product(cuda::WideProduct& p, const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets) {
   if (x.dtype() != DType::bf16 || w.data.dtype() == DType::f32 || x.dim(0) == 0) return false;
@@ -23,33 +23,55 @@ bool wide_product(cuda::WideProduct& p, const Tensor& y, const Tensor& x, const 
   return cuda::wide_fits(p);
 }
 
-// The product takes codes [N, in] and scales [in / 128, stride] at `codes`.
-void take_codes(cuda::WideProduct& p, const Tensor& x, std::byte* codes) {
-  p.x = codes;
+void take_codes(cuda::WideProduct& p, const Tensor& x, const CodeRows& rows) {
+  p.x = rows.codes;
   p.x_stride = x.dim(1);
-  p.x_scale = reinterpret_cast<const float*>(codes + aligned(x.numel()));
-  p.x_scale_stride = scale_stride(x);
+  p.x_scale = rows.scales;
+  p.x_scale_stride = rows.stride;
+}
+
+void quantize_rows(cudaStream_t s, const CodeRows& rows, const Tensor& x, const Weight& w) {
+  cuda::quantize_wide(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two);
+}
+
+bool few_products(const std::vector<cuda::WideProduct>& all) {
+  const int count = static_cast<int>(all.size());
+  return cuda::few_fits(all.data(), count) && cuda::few_pays(cuda::few_shape(all.data(), count));
+}
+
+// Whether the kernels of small.h are left what these products are.
+bool left_to_small(const std::vector<cuda::WideProduct>& all) {
+  i64 outputs = 0;
+  for (const cuda::WideProduct& p : all) outputs += p.w.out;
+  return !few_products(all) && all[0].offsets == nullptr && dense_rows(all[0].rows, outputs);
 }
 
 }  // namespace
 
-void CudaBackend::quantize_rows(std::byte* codes, const Tensor& x, const Weight& w) {
-  cuda::quantize_wide(stream(), reinterpret_cast<std::uint8_t*>(codes),
-                      reinterpret_cast<float*>(codes + aligned(x.numel())), scale_stride(x), array_of(x),
-                      w.format->power_of_two);
+// Products of the same rows, which `wide_fits` of each.
+void CudaBackend::run_products(const std::vector<cuda::WideProduct>& all) {
+  if (few_products(all)) {
+    const int count = static_cast<int>(all.size());
+    const cuda::FewChoice choice = cuda::few_choice(cuda::few_shape(all.data(), count), hopper_.multiprocessors);
+    return cuda::few(stream(), hopper_, all.data(), count, choice);
+  }
+  for (const cuda::WideProduct& p : all) cuda::wide(stream(), hopper_, p);
 }
 
 bool CudaBackend::wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode,
                               bool add) {
-  cuda::WideProduct p;
-  if (hopper_.encode == nullptr || !wide_product(p, y, x, w, offsets)) return false;
-  p.add = add;
-  if (quantises(w, mode, x)) {
-    auto* codes = static_cast<std::byte*>(workspace(static_cast<std::size_t>(code_bytes(x))));
-    quantize_rows(codes, x, w);
-    take_codes(p, x, codes);
+  std::vector<cuda::WideProduct> all(1);
+  if (hopper_.encode == nullptr || !wide_product(all[0], y, x, w, offsets)) return false;
+  all[0].add = add;
+  const bool codes = quantises(w, mode, x);
+  CodeRows rows;
+  if (codes) {
+    rows = CodeRows::by_column(workspace(static_cast<std::size_t>(code_bytes(x))), x.dim(0), x.dim(1));
+    take_codes(all[0], x, rows);
   }
-  cuda::wide(stream(), hopper_, p);
+  if (left_to_small(all)) return false;
+  if (codes) quantize_rows(stream(), rows, x, w);
+  run_products(all);
   return true;
 }
 
@@ -65,14 +87,33 @@ bool CudaBackend::wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, 
   }
   auto* scratch = static_cast<std::byte*>(workspace(static_cast<std::size_t>(bytes + (codes ? code_bytes(x) : 0))));
   normed = Tensor(scratch, DType::bf16, x.shape(), device());
-  std::vector<cuda::WideProduct> products(ws.size());
+  const auto rows = CodeRows::by_column(scratch + bytes, x.dim(0), x.dim(1));
+  std::vector<cuda::WideProduct> all(ws.size());
   for (std::size_t i = 0; i < ws.size(); ++i) {
-    if (!wide_product(products[i], ys[i], normed, ws[i], {})) return false;
-    if (codes) take_codes(products[i], normed, scratch + bytes);
+    if (!wide_product(all[i], ys[i], normed, ws[i], {})) return false;
+    if (codes) take_codes(all[i], normed, rows);
   }
+  if (left_to_small(all)) return false;
   rms_norm(normed, x, gain, eps);
-  if (codes) quantize_rows(scratch + bytes, normed, ws[0]);
-  for (const cuda::WideProduct& p : products) cuda::wide(stream(), hopper_, p);
+  if (codes) quantize_rows(stream(), rows, normed, ws[0]);
+  run_products(all);
+  return true;
+}
+
+// The shared experts' second product of a few dozen tokens.
+bool CudaBackend::few_shared(const cuda::SmallMoe& p) {
+  if (hopper_.encode == nullptr || p.quantise) return false;
+  std::vector<cuda::WideProduct> all(1);
+  all[0].x = p.shared_hidden;
+  all[0].x_stride = p.shared_w2.in;
+  all[0].w = p.shared_w2;
+  all[0].y = p.y;
+  all[0].y_type = cuda::Type::f32;
+  all[0].y_stride = p.y_stride;
+  all[0].rows = p.tokens;
+  all[0].add = true;
+  if (!few_products(all)) return false;
+  run_products(all);
   return true;
 }
 
@@ -86,9 +127,10 @@ bool CudaBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight&
   const Tensor other(scratch, DType::bf16, y.shape(), device());
   if (!wide_product(gate, y, x, w1, offsets) || !wide_product(up, other, x, w3, offsets)) return false;
   if (codes) {
-    quantize_rows(scratch + bytes, x, w1);
-    take_codes(gate, x, scratch + bytes);
-    take_codes(up, x, scratch + bytes);
+    const auto rows = CodeRows::by_column(scratch + bytes, x.dim(0), x.dim(1));
+    quantize_rows(stream(), rows, x, w1);
+    take_codes(gate, x, rows);
+    take_codes(up, x, rows);
   }
   cuda::wide(stream(), hopper_, gate);
   cuda::wide(stream(), hopper_, up);

@@ -7,6 +7,8 @@
 
 namespace fathom::cuda {
 
+constexpr int kSharedBytes = 227 * 1024;  // a block's at most
+
 // A tile of an array of two or three dimensions, the innermost first.
 struct TileMap {
   const void* data;

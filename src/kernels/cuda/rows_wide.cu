@@ -1,11 +1,12 @@
 // Rows of many tokens, 16 bytes a thread at a time. The arithmetic is that of rows.cu and experts.cu.
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/stage.cuh"
 
 namespace fathom::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr i64 kRows = 65;  // fewer are decode's: their kernels stay as they are
+constexpr i64 kRows = 17;  // of fewer, decode's kernels make most themselves (stage.cuh)
 
 // Eight numbers of bf16 as float32, and back.
 struct Eight {
@@ -39,6 +40,8 @@ __device__ inline void store_eight(void* data, i64 at, const Eight& e) {
 
 // x float32, y bf16. A row is read once: up to 8 x 4 numbers stay in registers.
 __global__ void rms_norm_wide_kernel(Array y, Array x, const float* weight, float eps) {
+  let_next_start();
+  wait_for_previous();
   __shared__ float shared[32];
   const int width = static_cast<int>(x.dim[1]);
   const float* row = static_cast<const float*>(x.data) + blockIdx.x * x.stride[0];
@@ -66,6 +69,8 @@ __global__ void rms_norm_wide_kernel(Array y, Array x, const float* weight, floa
 }
 
 __global__ void silu_mul_wide_kernel(Array y, Array a, Array b, i64 pieces) {
+  let_next_start();
+  wait_for_previous();
   const i64 item = blockIdx.x * static_cast<i64>(kThreads) + threadIdx.x;
   if (item >= y.dim[0] * pieces) return;
   const i64 row = item / pieces, i = item % pieces * 8;
@@ -79,6 +84,8 @@ __global__ void silu_mul_wide_kernel(Array y, Array a, Array b, i64 pieces) {
 // y float32, rows bf16.
 __global__ void combine_wide_kernel(Array y, Array rows, const std::int32_t* places, const float* weights, int top_k,
                                     i64 pieces) {
+  let_next_start();
+  wait_for_previous();
   const i64 item = blockIdx.x * static_cast<i64>(kThreads) + threadIdx.x;
   if (item >= y.dim[0] * pieces) return;
   const i64 t = item / pieces, i = item % pieces * 8;
@@ -99,6 +106,8 @@ __global__ void combine_wide_kernel(Array y, Array rows, const std::int32_t* pla
 
 // The same codes with scales [blocks, stride]. Sixteen lanes a block of 128 entries, 16 bytes of bf16 a lane.
 __global__ void quantize_wide_kernel(std::uint8_t* codes, float* scales, i64 stride, Array x, bool power_of_two) {
+  let_next_start();
+  wait_for_previous();
   const i64 blocks = x.dim[1] / 128, item = blockIdx.x * static_cast<i64>(blockDim.x / 16) + threadIdx.x / 16;
   const i64 row = item / blocks, block = item % blocks;
   const bool there = item < x.dim[0] * blocks;
@@ -119,8 +128,8 @@ __global__ void quantize_wide_kernel(std::uint8_t* codes, float* scales, i64 str
   float scale = __fmul_rn(amax, 1.0f / kE4m3Max);
   if (power_of_two) scale = round_up_to_power_of_two(scale);
   std::uint32_t packed[2] = {};
-  for (int k = 0; k < 8; ++k)
-    packed[k / 4] |= static_cast<std::uint32_t>(float_to_e4m3(__fdiv_rn(values[k], scale))) << 8 * (k % 4);
+  for (int k = 0; k < 8; k += 2)
+    packed[k / 4] |= two_e4m3(__fdiv_rn(values[k], scale), __fdiv_rn(values[k + 1], scale)) << 8 * (k % 4);
   reinterpret_cast<uint2*>(codes)[(row * x.dim[1] + block * 128) / 8 + lane] = {packed[0], packed[1]};
   if (lane == 0) scales[block * stride + row] = scale;
 }
@@ -136,8 +145,8 @@ bool rms_norm_wide(cudaStream_t s, const Array& y, const Array& x, const float* 
   if (x.dim[0] < kRows || x.type != Type::f32 || y.type != Type::bf16 || x.dim[1] % 4 != 0 ||
       x.dim[1] > 8 * 4 * kThreads || !aligned(x) || !aligned(y) || reinterpret_cast<std::uintptr_t>(weight) % 16 != 0)
     return false;
-  rms_norm_wide_kernel<<<static_cast<unsigned>(x.dim[0]), kThreads, 0, s>>>(y, x, weight, eps);
-  check_launch("rms_norm_wide");
+  launch_early(rms_norm_wide_kernel, "rms_norm_wide", static_cast<unsigned>(x.dim[0]), kThreads, 0, s, y, x, weight,
+               eps);
   return true;
 }
 
@@ -146,9 +155,8 @@ bool silu_mul_wide(cudaStream_t s, const Array& y, const Array& a, const Array& 
       !aligned(y) || !aligned(a) || !aligned(b))
     return false;
   const i64 pieces = y.dim[1] / 8;
-  silu_mul_wide_kernel<<<static_cast<unsigned>(ceil_div(y.dim[0] * pieces, kThreads)), kThreads, 0, s>>>(y, a, b,
-                                                                                                         pieces);
-  check_launch("silu_mul_wide");
+  launch_early(silu_mul_wide_kernel, "silu_mul_wide", static_cast<unsigned>(ceil_div(y.dim[0] * pieces, kThreads)),
+               kThreads, 0, s, y, a, b, pieces);
   return true;
 }
 
@@ -158,17 +166,16 @@ bool combine_wide(cudaStream_t s, const Array& y, const Array& rows, const std::
       !aligned(rows))
     return false;
   const i64 pieces = y.dim[1] / 8;
-  combine_wide_kernel<<<static_cast<unsigned>(ceil_div(y.dim[0] * pieces, kThreads)), kThreads, 0, s>>>(
-      y, rows, places, weights, top_k, pieces);
-  check_launch("combine_wide");
+  launch_early(combine_wide_kernel, "combine_wide", static_cast<unsigned>(ceil_div(y.dim[0] * pieces, kThreads)),
+               kThreads, 0, s, y, rows, places, weights, top_k, pieces);
   return true;
 }
 
 void quantize_wide(cudaStream_t s, std::uint8_t* codes, float* scales, i64 stride, const Array& x, bool power_of_two) {
   const i64 items = x.dim[0] * (x.dim[1] / 128);
   if (items == 0) return;
-  quantize_wide_kernel<<<ceil_div(items, 16), 256, 0, s>>>(codes, scales, stride, x, power_of_two);
-  check_launch("quantize_wide");
+  launch_early(quantize_wide_kernel, "quantize_wide", static_cast<unsigned>(ceil_div(items, 16)), 256, 0, s, codes,
+               scales, stride, x, power_of_two);
 }
 
 }  // namespace fathom::cuda

@@ -1,0 +1,352 @@
+// Products of a few dozen rows on Hopper: y^T = w x^T at the speed of memory. A block has up to 128 outputs and all
+// tokens: stages of both come by bulk copies (TMA) to a ring in shared memory, and two warpgroups of 64 outputs
+// multiply. Weights are on their way before the previous kernel has ended, and mostly two blocks share a
+// multiprocessor: one streams while another begins or ends. A thread of the first warp starts the copies: a warp for
+// them alone would take registers from all others.
+//
+// Where outputs are few, the blocks of a cluster share the inner dimension of one tile: each adds up some tokens' sums
+// of all of them, in order, from their shared memory. So nothing depends on which block is done first, and no memory is
+// needed between blocks.
+#pragma once
+
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper_codes.cuh"
+#include "kernels/cuda/hopper_few.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/small.cuh"
+
+namespace fathom::cuda {
+
+constexpr int kFewThreads = 256;
+
+struct FewTile {
+  int part, out;  // outputs from `out` on
+};
+
+__device__ inline FewTile few_tile(const FewPlan& p, int tile) {
+  int part = 0;
+  while (part + 1 < p.parts && tile >= p.part[part].tiles) tile -= p.part[part++].tiles;
+  return {part, tile * p.outputs};
+}
+
+// A stage and the parity of its barriers' phase.
+struct FewSpot {
+  int stage = 0;
+  std::uint32_t parity = 0;
+};
+
+// The ring of a block. A stage: weights, tokens (two halves of 64 entries where they are twice as wide as the weights),
+// the tokens' scales.
+template <FewKind kKind, int kWidth>
+struct FewRing {
+  static constexpr int kIn = kKind == FewKind::bf16 ? 64 : 128, kHalves = kKind == FewKind::mixed ? 2 : 1,
+                       kTokens = kWidth * 128 * kHalves, kScales = kKind == FewKind::fp8 ? kWidth * 4 : 0;
+  const FewMaps& maps;
+  const FewPlan& p;
+  FewTile tile;
+  std::uint32_t memory, barriers;  // shared addresses; the first is a multiple of 1024
+  int begin, end;                  // steps of the inner dimension
+
+  __device__ std::uint32_t at(const FewSpot& s) const { return memory + s.stage * p.stage_bytes; }
+  __device__ std::uint32_t tokens(const FewSpot& s) const { return at(s) + p.outputs * 128; }
+  __device__ std::uint32_t full(const FewSpot& s) const { return barriers + 16 * s.stage; }
+  __device__ void next(FewSpot& s) const {
+    if (++s.stage == p.stages) s.stage = 0, s.parity ^= 1;
+  }
+  __device__ void wait(const FewSpot& s) const { barrier_wait(full(s), s.parity); }
+
+  __device__ void copy_weights(const FewSpot& s, int k) const {
+    barrier_expect(full(s), p.outputs * 128 + kTokens + kScales);
+    copy_tile(at(s), maps.w[tile.part], full(s), k * kIn, tile.out);
+  }
+  __device__ void copy_tokens(const FewSpot& s, int k) const {
+    for (int half = 0; half < kHalves; ++half)
+      copy_tile(tokens(s) + half * kWidth * 128, maps.x, full(s), k * kIn + half * 64, 0);
+    if constexpr (kKind == FewKind::fp8) copy_tile(tokens(s) + kTokens, maps.scales, full(s), 0, k);
+  }
+  // By one thread, at first. Weights depend on no kernel before this one.
+  __device__ void fill() const {
+    const int count = min(p.stages, end - begin);
+    for (FewSpot s; s.stage < count; ++s.stage) copy_weights(s, begin + s.stage);
+    prefetch_map(maps.x);
+    wait_for_previous();
+    for (FewSpot s; s.stage < count; ++s.stage) copy_tokens(s, begin + s.stage);
+  }
+  // By whole warps: this one no longer reads step k's stage. When all have said so, the stage is filled again.
+  __device__ void release(const FewSpot& s, int k) const {
+    if (threadIdx.x % 32 == 0) barrier_arrive(full(s) + 8);
+    if (threadIdx.x == 0 && k + p.stages < end) {
+      barrier_wait(full(s) + 8, s.parity);
+      copy_weights(s, k + p.stages);
+      copy_tokens(s, k + p.stages);
+    }
+    __syncwarp();
+  }
+};
+
+// The sums of this warpgroup's 64 outputs with all tokens: d[4 j + 2 h + e] of lane 4 g + c is output 8 h + g of its
+// warp's 16, token 8 j + 2 c + e.
+template <int kWidth>
+using FewSums = float[kWidth / 2];
+
+template <FewKind kKind, int kWidth>
+__device__ void few_multiply_bf16(const FewRing<kKind, kWidth>& ring, FewSums<kWidth>& d) {
+  FewSpot spot, last;
+  hold(d);
+  for (int k = ring.begin; k < ring.end; ++k) {
+    ring.wait(spot);
+    const std::uint64_t w = tile_descriptor(ring.at(spot) + threadIdx.x / 128 * 8192),
+                        x = tile_descriptor(ring.tokens(spot));
+    mma_begin();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) Mma<kWidth>::template bf16<0, 0>(d, w + i * 2, x + i * 2, true);
+    mma_commit();
+    if (k > ring.begin) {
+      mma_wait<1>();
+      ring.release(last, k - 1);
+    }
+    last = spot;
+    ring.next(spot);
+  }
+  mma_wait<0>();
+  hold(d);
+}
+
+// Codes on both sides: the sums of 128 inner entries are scaled in float32.
+template <FewKind kKind, int kWidth>
+__device__ void few_multiply_fp8(const FewRing<kKind, kWidth>& ring, BlockScales scales, FewSums<kWidth>& sum) {
+  FewSpot spot;
+  constexpr int kPiece = kWidth < 64 ? kWidth : 64;
+  for (int k = ring.begin; k < ring.end; ++k) {
+    const float scale = scales.at(k - ring.begin);
+    ring.wait(spot);
+    const std::uint32_t tokens = ring.tokens(spot), of_tokens = tokens + kWidth * 128 + threadIdx.x % 4 * 8;
+    const std::uint64_t w = tile_descriptor(ring.at(spot) + threadIdx.x / 128 * 8192), x = tile_descriptor(tokens);
+#pragma unroll
+    for (int piece = 0; piece < kWidth / kPiece; ++piece) {
+      float d[kPiece / 2];
+      mma_begin();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) Mma<kPiece>::e4m3(d, w + i * 2, x + piece * kPiece * 8 + i * 2, i > 0);
+      mma_commit();
+      mma_wait<0>();
+      hold(d);
+#pragma unroll
+      for (int j = 0; j < kPiece / 8; ++j) {
+        float even, odd;
+        asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(even), "=f"(odd)
+                     : "r"(of_tokens + (piece * kPiece + j * 8) * 4)
+                     : "memory");
+        even *= scale, odd *= scale;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[piece * kPiece / 2 + j * 4 + i] += (i % 2 == 0 ? even : odd) * d[j * 4 + i];
+      }
+    }
+    ring.release(spot, k);
+    ring.next(spot);
+  }
+}
+
+// Codes of w widened in registers, exactly; the sums are kept in units of the current block's scale.
+template <FewKind kKind, int kWidth>
+__device__ void few_multiply_mixed(const FewRing<kKind, kWidth>& ring, BlockScales scales, FewSums<kWidth>& d) {
+  FewSpot spot, last;
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+  const std::uint32_t place = row * 128 + lane % 4 * 2, turned = row % 8;
+  float unit = 1;
+  for (int k = ring.begin; k < ring.end; ++k) {
+    const float scale = scales.at(k - ring.begin);
+    const std::uint32_t factor = scale == 0 ? 0 : 0x7b807b80u;  // a block of scale 0 adds nothing
+    const float ratio = scale == 0 ? 1 : unit * __frcp_rn(scale);
+    if (scale != 0) unit = scale;
+    ring.wait(spot);
+    const std::uint32_t from = ring.at(spot) + place;
+    std::uint32_t low[4][4], high[4][4];
+    const std::uint64_t x = tile_descriptor(ring.tokens(spot));
+    mma_wait<1>();  // the first half of the last stage: its registers are free
+#pragma unroll
+    for (int i = 0; i < 4; ++i) widen(low[i], from + (i ^ turned) * 16, factor);
+    mma_wait<0>();
+    hold(d);
+    if (k > ring.begin) ring.release(last, k - 1);
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) d[i] *= ratio;
+    hold(d);
+    mma_begin();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) Mma<kWidth>::template bf16_registers<0>(d, low[i], x + i * 2, true);
+    mma_commit();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) widen(high[i], from + ((i + 4) ^ turned) * 16, factor);
+    mma_begin();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) Mma<kWidth>::template bf16_registers<0>(d, high[i], x + kWidth * 8 + i * 2, true);
+    mma_commit();
+    last = spot;
+    ring.next(spot);
+  }
+  mma_wait<0>();
+  hold(d);
+#pragma unroll
+  for (int i = 0; i < kWidth / 2; ++i) d[i] *= unit;
+}
+
+// Sums of a whole inner dimension to y, from registers: eight neighbouring outputs a token and warp.
+template <int kWidth>
+__device__ void few_save(const FewPlan& p, const FewTile& tile, const FewSums<kWidth>& d) {
+  const FewPart& part = p.part[tile.part];
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4,
+            limit = min(p.outputs, part.out - tile.out);
+  constexpr int kAtOnce = 4;
+#pragma unroll
+  for (int j = 0; j < kWidth / 8; j += kAtOnce) {
+    float v[kAtOnce * 4];
+#pragma unroll
+    for (int i = 0; i < kAtOnce * 4; ++i) v[i] = d[j * 4 + i];
+#pragma unroll
+    for (int write = 0; write < 2; ++write)
+#pragma unroll
+      for (int i = 0; i < kAtOnce * 4; ++i) {
+        const int token = (j + i / 4) * 8 + lane % 4 * 2 + i % 2, out = row + i / 2 % 2 * 8;
+        if (token >= p.tokens || out >= limit) continue;
+        const i64 at = token * part.y_stride + tile.out + out;
+        if (write == 1)
+          store(part.y, part.y_type, at, v[i]);
+        else if (p.add)
+          v[i] += load(part.y, part.y_type, at);
+      }
+  }
+}
+
+// Up to four neighbouring outputs of a token.
+__device__ inline void few_save_four(const FewPlan& p, const FewPart& part, i64 at, float4 v, int outs) {
+  if (part.vector && outs >= 4) {
+    if (part.y_type == Type::f32) {
+      auto* to = reinterpret_cast<float4*>(static_cast<float*>(part.y) + at);
+      const float4 old = p.add ? *to : float4{};
+      *to = {old.x + v.x, old.y + v.y, old.z + v.z, old.w + v.w};
+      return;
+    }
+    if (!p.add) {
+      *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(part.y) + at) = {bf16_pair(v.x, v.y), bf16_pair(v.z, v.w)};
+      return;
+    }
+  }
+  const float values[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < outs) store(part.y, part.y_type, at + i, values[i] + (p.add ? load(part.y, part.y_type, at + i) : 0));
+}
+
+// The same of parts of the inner dimension. The ring is empty by now: it holds sums [token][outputs + 4].
+template <int kWidth>
+__device__ void few_add_up(const FewPlan& p, const FewTile& tile, std::uint32_t memory, int rank,
+                           const FewSums<kWidth>& d) {
+  const FewPart& part = p.part[tile.part];
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, wide = p.outputs + 4;
+  group_sync(1, kFewThreads);  // all have read their last stage
+#pragma unroll
+  for (int i = 0; i < kWidth / 2; ++i) {
+    const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, out = row + i / 2 % 2 * 8;
+    if (token < p.tokens && out < p.outputs)
+      asm volatile("st.shared.f32 [%0], %1;" ::"r"(memory + (token * wide + out) * 4), "f"(d[i]) : "memory");
+  }
+  cluster_sync();
+  const int each = (p.tokens + p.splits - 1) / p.splits, first = rank * each, count = min(each, p.tokens - first),
+            fours = p.outputs / 4;
+  for (int i = threadIdx.x; i < count * fours; i += kFewThreads) {
+    const int token = first + i / fours, out = i % fours * 4;
+    float4 sum{};
+    for (int s = 0; s < p.splits; ++s) {
+      const float4 v = load_from(memory + (token * wide + out) * 4, s);
+      sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+    few_save_four(p, part, token * part.y_stride + tile.out + out, sum, part.out - tile.out - out);
+  }
+}
+
+template <FewKind kKind, int kWidth>
+__device__ void few_multiply(const FewRing<kKind, kWidth>& ring, FewSums<kWidth>& d) {
+  if constexpr (kKind == FewKind::bf16) {
+    few_multiply_bf16(ring, d);
+  } else {
+    const FewPart& part = ring.p.part[ring.tile.part];
+    const int columns = ring.p.scale_columns,
+              row = min((ring.tile.out + static_cast<int>(threadIdx.x / 32) * 16) / 128, (part.out - 1) / 128);
+    const BlockScales scales(part.w_scale + static_cast<i64>(row) * columns + ring.begin, columns - ring.begin);
+    if constexpr (kKind == FewKind::mixed)
+      few_multiply_mixed(ring, scales, d);
+    else
+      few_multiply_fp8(ring, scales, d);
+  }
+}
+
+// kAtOnce: blocks a multiprocessor holds.
+template <FewKind kKind, int kWidth, int kAtOnce>
+__global__ void __launch_bounds__(kFewThreads, kAtOnce)
+    hopper_few_kernel(const __grid_constant__ FewMaps maps, const __grid_constant__ FewPlan p) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(1024) char few_memory[];
+  const std::uint32_t memory = (shared_address(few_memory) + 1023) / 1024 * 1024;
+  const int part = p.splits == 1 ? 0 : cluster_rank();
+  const FewRing<kKind, kWidth> ring{maps,
+                                    p,
+                                    few_tile(p, static_cast<int>(blockIdx.x) / p.splits),
+                                    memory,
+                                    memory + p.ring_bytes,
+                                    part * p.steps / p.splits,
+                                    (part + 1) * p.steps / p.splits};
+  let_next_start();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < p.stages; ++i) {
+      barrier_init(ring.barriers + 16 * i, 1);
+      barrier_init(ring.barriers + 16 * i + 8, kFewThreads / 32);
+    }
+    barriers_visible();
+    ring.fill();
+  }
+  __syncthreads();
+  FewSums<kWidth> d = {};
+  few_multiply(ring, d);
+  wait_for_previous();  // for y
+  if (p.splits == 1) return few_save<kWidth>(p, ring.tile, d);
+  few_add_up<kWidth>(p, ring.tile, memory, part, d);
+  cluster_sync();  // the other blocks still read this one's sums
+#endif
+}
+
+template <FewKind kKind, int kWidth, int kAtOnce>
+void launch_few(cudaStream_t s, const FewMaps& maps, const FewPlan& p) {
+  const auto kernel = hopper_few_kernel<kKind, kWidth, kAtOnce>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.bytes);
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(p.splits), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(p.tiles * p.splits));
+  config.blockDim = dim3(kFewThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(p.bytes);
+  config.stream = s;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  cudaLaunchKernelEx(&config, kernel, maps, p);
+  check_launch("hopper_few");
+}
+
+template <FewKind kKind>
+void dispatch_few(cudaStream_t s, const FewMaps& maps, const FewPlan& p, const FewChoice& c) {
+  if (c.width == 256) return launch_few<kKind, 256, 1>(s, maps, p);
+  if (c.at_once == 1) {
+    if (c.width == 32) return launch_few<kKind, 32, 1>(s, maps, p);
+    if (c.width == 64) return launch_few<kKind, 64, 1>(s, maps, p);
+    return launch_few<kKind, 128, 1>(s, maps, p);
+  }
+  if (c.width == 32) return launch_few<kKind, 32, 2>(s, maps, p);
+  if (c.width == 64) return launch_few<kKind, 64, 2>(s, maps, p);
+  launch_few<kKind, 128, 2>(s, maps, p);
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,53 @@
+#include "kernels/cuda/hopper_few_plan.h"
+
+#include <algorithm>
+
+namespace fathom::cuda {
+namespace {
+
+constexpr int kMostSplits = 8;   // a cluster's blocks at most
+constexpr i64 kLeastPart = 512;  // entries of the inner dimension that are worth a block
+
+i64 divide_up(i64 a, i64 b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+i64 few_tiles(const FewShape& shape, int outputs) {
+  i64 tiles = 0;
+  for (int i = 0; i < shape.parts; ++i) tiles += divide_up(shape.out[i], outputs);
+  return tiles;
+}
+
+bool few_pays(const FewShape& shape) {
+  i64 outputs = 0;
+  for (int i = 0; i < shape.parts; ++i) outputs += shape.out[i];
+  const bool codes = shape.x_bytes == 1, mixed = shape.x_bytes > shape.w_bytes;
+  const i64 weights = outputs * shape.in;
+  if (shape.rows > 128) return shape.rows <= kFewRows && outputs <= (codes ? 4096 : 16384);
+  if (codes) return shape.rows >= 2 || weights >= i64{1} << 25;
+  return shape.rows >= 17 && (!mixed || shape.rows > 32 || weights >= i64{1} << 23);
+}
+
+FewChoice few_choice(const FewShape& shape, int multiprocessors) {
+  FewChoice c;
+  const bool mixed = shape.x_bytes > shape.w_bytes;
+  c.width = shape.rows <= 32 ? 32 : shape.rows <= 64 ? 64 : shape.rows <= 128 ? 128 : 256;
+  c.at_once = c.width > 128 ? 1 : 2;
+  // Blocks at most: one round of them. Widening codes takes long enough for more to pay.
+  const i64 room = c.at_once == 1 ? multiprocessors * 9 / 10 : mixed ? multiprocessors * 5 / 2 : multiprocessors * 2;
+  for (c.outputs = 128; c.outputs >= 64; c.outputs -= 32) {
+    const i64 tiles = few_tiles(shape, c.outputs);
+    c.splits = 1;
+    while (c.splits < kMostSplits && tiles * c.splits * 2 <= room && shape.in / (c.splits * 2) >= kLeastPart)
+      c.splits *= 2;
+    const i64 blocks = tiles * c.splits;
+    // Clusters of eight that fill a little more than the processors leave some with two blocks and others with none.
+    const bool uneven =
+        c.splits == kMostSplits && c.at_once > 1 && blocks > multiprocessors && blocks < multiprocessors * 5 / 4;
+    if (blocks * 3 >= multiprocessors * 2 && !uneven) return c;
+  }
+  c.outputs = 64;
+  return c;
+}
+
+}  // namespace fathom::cuda
