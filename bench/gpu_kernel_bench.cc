@@ -78,14 +78,28 @@ void report(const std::string& what, double seconds, double bytes, double flops)
   std::fflush(stdout);
 }
 
-void product(Bench& bench, const Format& format, GemmMode mode, i64 m, i64 n, i64 k) {
+// A product of a model, whose results are added to float32 rows (`adds`) or written as `type`.
+struct Dense {
+  const char* what;
+  i64 n, k;
+  bool adds = false;
+  DType type = DType::bf16;
+};
+
+void product(Bench& bench, const Format& format, GemmMode mode, i64 m, const Dense& d) {
+  const auto [what, n, k, adds, type] = d;
   const double bytes = static_cast<double>(n * k) * size_of(format.element);
   const int copies = static_cast<int>(std::clamp<i64>(kRotated / static_cast<i64>(bytes), 2, 64));
   std::vector<Weight> ws;
   for (int i = 0; i < copies; ++i) ws.push_back(bench.weight(format, {n, k}));
-  const Tensor x = bench.tensor({m, k}, DType::bf16), h = bench.tensor({m, n}, DType::f32);
-  const double seconds = bench.time(
-      copies, [&](int i) { CHECK(bench.gpu().linear_add_(h, x, ws[static_cast<std::size_t>(i)], mode), "no kernel"); });
+  const Tensor x = bench.tensor({m, k}, DType::bf16), y = bench.tensor({m, n}, adds ? DType::f32 : type);
+  const double seconds = bench.time(copies, [&](int i) {
+    const Weight& w = ws[static_cast<std::size_t>(i)];
+    if (adds)
+      CHECK(bench.gpu().linear_add_(y, x, w, mode), "no kernel");
+    else
+      bench.gpu().linear(y, x, w, mode);
+  });
   report(fmt::format("product {} gemm {} M {} N {} K {}", format.has_scale() ? "fp8" : "bf16",
                      mode == GemmMode::fp8 ? "fp8" : "bf16", m, n, k),
          seconds, bytes, 2 * static_cast<double>(m * n * k));
@@ -160,30 +174,22 @@ void attention(Bench& bench, i64 heads, i64 context, i64 tokens) {
   bench.clear();
 }
 
-struct Dense {
-  const char* what;
-  i64 n, k;
-};
-constexpr Dense kDense[] = {{"16B wq", 3072, 2048},
-                            {"16B wo", 2048, 2048},
-                            {"236B wq_b", 24576, 1536},
-                            {"236B wo", 5120, 16384},
-                            {"671B wq_a + wkv_a", 2112, 7168},
-                            {"671B wq_b", 24576, 1536},
-                            {"671B wo", 7168, 16384},
-                            {"671B w1", 18432, 7168},
-                            {"671B shared w2", 7168, 2048}};
+constexpr Dense kDense[] = {
+    {"16B wq", 3072, 2048},         {"16B wo", 2048, 2048, true},        {"236B, 671B wq_b", 24576, 1536},
+    {"236B wo", 5120, 16384, true}, {"671B wq_a + wkv_a", 2112, 7168},   {"671B wo", 7168, 16384, true},
+    {"671B w1", 18432, 7168},       {"671B shared w2", 7168, 2048, true}};
+constexpr Dense kHead{"16B head", 102400, 2048, false, DType::f32};
 
 void all(const std::string& part) {
   Bench bench;
   if (part.empty() || part == "products") {
     for (const i64 m : {1, 8, 16, 17, 32, 64, 128, 256})
       for (const Dense& d : kDense) {
-        product(bench, kBf16, GemmMode::bf16, m, d.n, d.k);
-        product(bench, kFp8Block128, GemmMode::bf16, m, d.n, d.k);
-        product(bench, kFp8Block128, GemmMode::fp8, m, d.n, d.k);
+        product(bench, kBf16, GemmMode::bf16, m, d);
+        product(bench, kFp8Block128, GemmMode::bf16, m, d);
+        product(bench, kFp8Block128, GemmMode::fp8, m, d);
       }
-    for (const i64 m : {1, 8, 64, 128}) product(bench, kBf16, GemmMode::bf16, m, 102400, 2048);
+    for (const i64 m : {1, 8, 64, 128}) product(bench, kBf16, GemmMode::bf16, m, kHead);
   }
   if (part.empty() || part == "experts")
     for (const Moe& m : kMoes)

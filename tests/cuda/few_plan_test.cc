@@ -58,8 +58,10 @@ TEST(FewPlan, TilesOfSeveralMatricesAddUp) {
 
 TEST(FewPlan, OneRowOfFewWeightsIsLeftToOthers) {
   EXPECT_FALSE(few_pays(shape(1, 2048, 2048, 2, 2)));
-  EXPECT_FALSE(few_pays(shape(16, 7168, 16384, 2, 2)));
-  EXPECT_TRUE(few_pays(shape(17, 7168, 16384, 2, 2)));
+  EXPECT_FALSE(few_pays(shape(8, 7168, 16384, 2, 2)));
+  EXPECT_TRUE(few_pays(shape(9, 7168, 16384, 2, 2)));
+  EXPECT_FALSE(few_pays(shape(16, 7168, 16384, 1, 2)));
+  EXPECT_TRUE(few_pays(shape(17, 7168, 16384, 1, 2)));
   EXPECT_TRUE(few_pays(shape(8, 18432, 7168, 1, 1)));
   EXPECT_FALSE(few_pays(shape(257, 2048, 2048, 2, 2)));
 }

@@ -78,8 +78,10 @@ TEST_F(KernelsGolden, Fp8GemmIsWithinItsRounding) {
       const double ours = distance(numbers(y), exact), theirs = distance(reference, exact);
       std::printf("fp8_gemm of %lld rows in %s: error %.2e, the reference's in bf16 %.2e\n",
                   static_cast<long long>(rows), std::string(name_of(type)).c_str(), ours, theirs);
-      // Codes times codes are exact; the reference scales each 128 in float32, and so is the sum here.
-      EXPECT_LT(ours, type == DType::f32 ? 2e-6 : 1.05 * theirs) << rows;
+      // Codes times codes are exact; the reference scales each 128 in float32, and so is the sum here. Hopper's tensor
+      // cores add products of codes with 13 bits below the largest.
+      const double exact_sums = rows > 1 && hopper_ ? 0x1p-12 : 2e-6;
+      EXPECT_LT(ours, type == DType::f32 ? exact_sums : 1.05 * theirs) << rows;
     }
   }
 }

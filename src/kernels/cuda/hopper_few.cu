@@ -22,7 +22,7 @@ FewPart part_of(const WideProduct& p, int outputs) {
   return part;
 }
 
-// Stages as many as fit, or as there is something for; sums of parts need their place afterwards.
+// Stages as many as fit, or as there is something for; the sums need their place afterwards.
 void set_memory(FewPlan& plan, const FewShape& shape, const FewChoice& c) {
   const int halves = shape.x_bytes / shape.w_bytes == 2 ? 2 : 1, scales = shape.x_bytes == 1 ? c.width * 4 : 0;
   plan.stage_bytes = (c.outputs * 128 + c.width * 128 * halves + scales + 1023) / 1024 * 1024;
@@ -30,7 +30,7 @@ void set_memory(FewPlan& plan, const FewShape& shape, const FewChoice& c) {
       rest = 1024 + 16 * kMostStages + beyond,
             most = std::min(kMostStages, (kSharedBytes / c.at_once - rest) / plan.stage_bytes);
   plan.stages = std::min(most, (plan.steps + c.splits - 1) / c.splits);
-  const int sums = c.splits > 1 ? plan.tokens * (c.outputs + 4) * 4 : 0;
+  const int sums = plan.tokens * (c.outputs + 4) * 4;
   plan.ring_bytes = std::max(plan.stages * plan.stage_bytes, (sums + 1023) / 1024 * 1024);
   plan.bytes = plan.ring_bytes + rest;
 }

@@ -192,77 +192,71 @@ __device__ void few_multiply_mixed(const FewRing<kKind, kWidth>& ring, BlockScal
   for (int i = 0; i < kWidth / 2; ++i) d[i] *= unit;
 }
 
-// Sums of a whole inner dimension to y, from registers: eight neighbouring outputs a token and warp.
-template <int kWidth>
-__device__ void few_save(const FewPlan& p, const FewTile& tile, const FewSums<kWidth>& d) {
-  const FewPart& part = p.part[tile.part];
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4,
-            limit = min(p.outputs, part.out - tile.out);
-  constexpr int kAtOnce = 4;
-#pragma unroll
-  for (int j = 0; j < kWidth / 8; j += kAtOnce) {
-    float v[kAtOnce * 4];
-#pragma unroll
-    for (int i = 0; i < kAtOnce * 4; ++i) v[i] = d[j * 4 + i];
-#pragma unroll
-    for (int write = 0; write < 2; ++write)
-#pragma unroll
-      for (int i = 0; i < kAtOnce * 4; ++i) {
-        const int token = (j + i / 4) * 8 + lane % 4 * 2 + i % 2, out = row + i / 2 % 2 * 8;
-        if (token >= p.tokens || out >= limit) continue;
-        const i64 at = token * part.y_stride + tile.out + out;
-        if (write == 1)
-          store(part.y, part.y_type, at, v[i]);
-        else if (p.add)
-          v[i] += load(part.y, part.y_type, at);
-      }
-  }
-}
-
 // Up to four neighbouring outputs of a token.
-__device__ inline void few_save_four(const FewPlan& p, const FewPart& part, i64 at, float4 v, int outs) {
+__device__ inline float4 few_load_four(const FewPart& part, i64 at, int outs) {
+  if (part.vector && outs >= 4 && part.y_type == Type::f32)
+    return *reinterpret_cast<const float4*>(static_cast<const float*>(part.y) + at);
+  float v[4] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    if (i < outs) v[i] = load(part.y, part.y_type, at + i);
+  return {v[0], v[1], v[2], v[3]};
+}
+__device__ inline void few_store_four(const FewPart& part, i64 at, float4 v, int outs) {
   if (part.vector && outs >= 4) {
-    if (part.y_type == Type::f32) {
-      auto* to = reinterpret_cast<float4*>(static_cast<float*>(part.y) + at);
-      const float4 old = p.add ? *to : float4{};
-      *to = {old.x + v.x, old.y + v.y, old.z + v.z, old.w + v.w};
-      return;
-    }
-    if (!p.add) {
+    if (part.y_type == Type::f32)
+      *reinterpret_cast<float4*>(static_cast<float*>(part.y) + at) = v;
+    else
       *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(part.y) + at) = {bf16_pair(v.x, v.y), bf16_pair(v.z, v.w)};
-      return;
-    }
+    return;
   }
   const float values[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    if (i < outs) store(part.y, part.y_type, at + i, values[i] + (p.add ? load(part.y, part.y_type, at + i) : 0));
+    if (i < outs) store(part.y, part.y_type, at + i, values[i]);
 }
 
-// The same of parts of the inner dimension. The ring is empty by now: it holds sums [token][outputs + 4].
+// Sums of all parts of the inner dimension to y. The ring is empty by now: it holds sums [token][outputs + 4].
 template <int kWidth>
-__device__ void few_add_up(const FewPlan& p, const FewTile& tile, std::uint32_t memory, int rank,
-                           const FewSums<kWidth>& d) {
+__device__ void few_save(const FewPlan& p, const FewTile& tile, std::uint32_t memory, int rank,
+                         const FewSums<kWidth>& d) {
+  constexpr int kBatch = 4;  // loads on their way together
   const FewPart& part = p.part[tile.part];
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4, wide = p.outputs + 4;
-  group_sync(1, kFewThreads);  // all have read their last stage
+  __syncthreads();  // all have read their last stage
 #pragma unroll
   for (int i = 0; i < kWidth / 2; ++i) {
     const int token = i / 4 * 8 + lane % 4 * 2 + i % 2, out = row + i / 2 % 2 * 8;
     if (token < p.tokens && out < p.outputs)
       asm volatile("st.shared.f32 [%0], %1;" ::"r"(memory + (token * wide + out) * 4), "f"(d[i]) : "memory");
   }
-  cluster_sync();
-  const int each = (p.tokens + p.splits - 1) / p.splits, first = rank * each, count = min(each, p.tokens - first),
-            fours = p.outputs / 4;
-  for (int i = threadIdx.x; i < count * fours; i += kFewThreads) {
-    const int token = first + i / fours, out = i % fours * 4;
-    float4 sum{};
-    for (int s = 0; s < p.splits; ++s) {
-      const float4 v = load_from(memory + (token * wide + out) * 4, s);
-      sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+  p.splits > 1 ? cluster_sync() : __syncthreads();
+  const int each = (p.tokens + p.splits - 1) / p.splits, first = rank * each, fours = p.outputs / 4,
+            items = min(each, p.tokens - first) * fours;
+  for (int base = threadIdx.x; base < items; base += kBatch * kFewThreads) {
+    float4 old[kBatch] = {};
+    i64 at[kBatch];
+    int outs[kBatch];
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int i = base + j * kFewThreads, token = first + i / fours, out = i % fours * 4;
+      at[j] = token * part.y_stride + tile.out + out;
+      outs[j] = i < items ? part.out - tile.out - out : 0;
+      if (outs[j] <= 0) continue;
+      if (p.add) old[j] = few_load_four(part, at[j], outs[j]);
     }
-    few_save_four(p, part, token * part.y_stride + tile.out + out, sum, part.out - tile.out - out);
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int i = base + j * kFewThreads, token = first + i / fours, out = i % fours * 4;
+      if (outs[j] <= 0) continue;
+      float4 all{};
+      for (int s = 0; s < p.splits; ++s) {
+        const float4 v = load_from(memory + (token * wide + out) * 4, s);
+        all.x += v.x, all.y += v.y, all.z += v.z, all.w += v.w;
+      }
+      all.x += old[j].x, all.y += old[j].y, all.z += old[j].z, all.w += old[j].w;
+      few_store_four(part, at[j], all, outs[j]);
+    }
   }
 }
 
@@ -310,9 +304,8 @@ __global__ void __launch_bounds__(kFewThreads, kAtOnce)
   FewSums<kWidth> d = {};
   few_multiply(ring, d);
   wait_for_previous();  // for y
-  if (p.splits == 1) return few_save<kWidth>(p, ring.tile, d);
-  few_add_up<kWidth>(p, ring.tile, memory, part, d);
-  cluster_sync();  // the other blocks still read this one's sums
+  few_save<kWidth>(p, ring.tile, memory, part, d);
+  if (p.splits > 1) cluster_sync();  // the other blocks still read this one's sums
 #endif
 }
 

@@ -25,7 +25,8 @@ bool few_pays(const FewShape& shape) {
   const i64 weights = outputs * shape.in;
   if (shape.rows > 128) return shape.rows <= kFewRows && outputs <= (codes ? 4096 : 16384);
   if (codes) return shape.rows >= 2 || weights >= i64{1} << 25;
-  return shape.rows >= 17 && (!mixed || shape.rows > 32 || weights >= i64{1} << 23);
+  if (mixed) return shape.rows > 32 || (shape.rows > 16 && weights >= i64{1} << 23);
+  return shape.rows > 16 || (shape.rows > 8 && weights >= i64{1} << 25);
 }
 
 FewChoice few_choice(const FewShape& shape, int multiprocessors) {
@@ -35,13 +36,14 @@ FewChoice few_choice(const FewShape& shape, int multiprocessors) {
   c.at_once = c.width > 128 ? 1 : 2;
   // Blocks at most: one round of them. Widening codes takes long enough for more to pay.
   const i64 room = c.at_once == 1 ? multiprocessors * 9 / 10 : mixed ? multiprocessors * 5 / 2 : multiprocessors * 2;
-  for (c.outputs = 128; c.outputs >= 64; c.outputs -= 32) {
+  for (const int outputs : {128, 112, 96, 64}) {
+    c.outputs = outputs;
     const i64 tiles = few_tiles(shape, c.outputs);
     c.splits = 1;
     while (c.splits < kMostSplits && tiles * c.splits * 2 <= room && shape.in / (c.splits * 2) >= kLeastPart)
       c.splits *= 2;
     const i64 blocks = tiles * c.splits;
-    // Clusters of eight that fill a little more than the processors leave some with two blocks and others with none.
+    // A few clusters of eight more than the processors take leave some with two blocks and others with none.
     const bool uneven =
         c.splits == kMostSplits && c.at_once > 1 && blocks > multiprocessors && blocks < multiprocessors * 5 / 4;
     if (blocks * 3 >= multiprocessors * 2 && !uneven) return c;

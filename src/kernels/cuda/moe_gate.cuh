@@ -131,6 +131,7 @@ void launch_moe_gate(cudaStream_t s, const SmallMoe& p) {
     shared = shared > routing ? shared : routing;
     shared = shared > lists ? shared : lists;
   }
+  if (p.tokens > 8) prefer_cache(moe_gate_kernel<kFp8, kRows, kShared, kTiles>, shared, 3);
   launch_early(moe_gate_kernel<kFp8, kRows, kShared, kTiles>, "moe_gate",
                dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(tiles)), static_cast<unsigned>(warps * 32),
                shared, s, p);

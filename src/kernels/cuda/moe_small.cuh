@@ -369,6 +369,8 @@ void launch_moe_rows(cudaStream_t s, const SmallMoe& p) {
   const i64 tiles = kUp ? (w.out + 7) / 8 : (w.out + 15) / 16;
   const int most = chosen_at_most(p), warps = warps_for(tiles * most, w.in, 2, 8);
   const i64 run = run_of(p, tiles, warps);
+  if (p.tokens > 8)
+    prefer_cache(moe_rows_kernel<kFp8, kUp, kRows, kTiles>, Parts<kTiles>::bytes(warps), 16 / warps + 1);
   launch_early(moe_rows_kernel<kFp8, kUp, kRows, kTiles>, "moe_rows",
                dim3(static_cast<unsigned>((tiles + run - 1) / run), static_cast<unsigned>(most)),
                static_cast<unsigned>(warps * 32), Parts<kTiles>::bytes(warps), s, p, static_cast<int>(run));
