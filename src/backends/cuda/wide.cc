@@ -100,9 +100,9 @@ bool CudaBackend::wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, 
   return true;
 }
 
-// The shared experts' second product of a few dozen tokens.
+// The shared experts' second product of a few dozen tokens; for more it made the experts of 671B slower.
 bool CudaBackend::few_shared(const cuda::SmallMoe& p) {
-  if (hopper_.encode == nullptr || p.quantise) return false;
+  if (hopper_.encode == nullptr || p.quantise || !small_rows(p.tokens)) return false;
   std::vector<cuda::WideProduct> all(1);
   all[0].x = p.shared_hidden;
   all[0].x_stride = p.shared_w2.in;

@@ -45,10 +45,11 @@ FewChoice few_choice(const FewShape& shape, int multiprocessors) {
     const i64 blocks = tiles * c.splits;
     // A few clusters of eight more than the processors take leave some with two blocks and others with none.
     const bool uneven =
-        c.splits == kMostSplits && c.at_once > 1 && blocks > multiprocessors && blocks < multiprocessors * 5 / 4;
-    if (blocks * 3 >= multiprocessors * 2 && !uneven) return c;
+        c.splits == kMostSplits && c.at_once > 1 && blocks > multiprocessors && blocks < multiprocessors * 10 / 9;
+    if (blocks * 3 >= multiprocessors * 2 && !uneven) break;
   }
-  c.outputs = 64;
+  // Alone on its multiprocessor a block has twice as many stages.
+  if (few_tiles(shape, c.outputs) * c.splits <= multiprocessors * 8 / 9) c.at_once = 1;
   return c;
 }
 
