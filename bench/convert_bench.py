@@ -106,8 +106,9 @@ def bench_writing(args, model, out):
 def bench_loading(args, model):
     files = sorted(model.glob("*.safetensors"))
     total = sum(path.stat().st_size for path in files)
-    commands = {"cat": ["cat", *files], "load": [args.program, "bench", "--device", "cpu", "--load", model]}
-    print("| cache | cat, GB/s | load, GB/s | of cat |\n|---|---|---|---|")
+    commands = {"cat": ["cat", *files], "load": [args.program, "bench", "--device", "cpu", "--load", model],
+                "load --mmap": [args.program, "bench", "--device", "cpu", "--mmap", "--load", model]}
+    print("| cache | command | GB/s: median (least, most) | of cat |\n|---|---|---|---|")
     for cache in ["cold", "warm"]:
         rates = {name: [] for name in commands}
         for _ in range(args.runs):
@@ -117,8 +118,9 @@ def bench_loading(args, model):
                 else:
                     run(commands["cat"], args, limited=False)
                 rates[name].append(total / run(command, args, limited=False)[0] / 1e9)
-        print(f"| {cache} | {rate(rates['cat'])} | {rate(rates['load'])} | "
-              f"{statistics.median(rates['load']) / statistics.median(rates['cat']):.2f} |", flush=True)
+        for name in commands:
+            ratio = statistics.median(rates[name]) / statistics.median(rates["cat"])
+            print(f"| {cache} | {name} | {rate(rates[name])} | {ratio:.2f} |", flush=True)
 
 
 def load_text():

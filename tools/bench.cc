@@ -25,7 +25,7 @@ struct Flags {
   std::vector<i64> batches{1}, contexts{128}, prefills;
   i64 steps = 64, layers = 0, threads = 0;
   double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
-  bool plain = false, no_graphs = false, no_decode = false, engine = false;
+  bool plain = false, no_graphs = false, mmap = false, no_decode = false, engine = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -218,7 +218,7 @@ void bench_load(const Flags& flags) {
   const auto start = Clock::now();
   const ModelSource source = open_model(flags.load, flags.config, 0, 1);
   i64 bytes = 0;
-  WeightStore store(*source.checkpoint, *backend, 0, 1, [&](i64 read) { bytes = read; });
+  WeightStore store(*source.checkpoint, *backend, 0, 1, flags.mmap, [&](i64 read) { bytes = read; });
   const ComputeOptions options;
   const Transformer model(Params(store, source.args, options));
   backend->synchronize();
@@ -286,6 +286,7 @@ void add_bench(CLI::App& app) {
   command->add_flag("--no-decode", flags->no_decode, "Measure prompts only");
   command->add_flag("--engine", flags->engine, "Requests through the engine, as generate and chat run them");
   command->add_flag("--plain", flags->plain, "Plain operations only");
+  command->add_flag("--mmap", flags->mmap, "With --load on the CPU: use the weights where their files are mapped");
   command->add_flag("--no-graphs", flags->no_graphs, "Do not record passes");
   command->callback([flags] { run(*flags); });
 }

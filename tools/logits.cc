@@ -108,6 +108,7 @@ void run(const LogitsFlags& flags) {
                  .max_seq_len = total,
                  .blocks = (total + kBlockSize - 1) / kBlockSize,
                  .block_size = kBlockSize,
+                 .map = flags.run.mmap,
                  .compute = flags.run.options()});
   write(flags.out, compute(runner, prompt, then, flags), args.vocab_size, args.dim);
 }

@@ -1,5 +1,6 @@
 // The program: the list of commands, and errors turned into one line and an exit code.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -7,6 +8,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "tools/commands.h"
@@ -22,10 +24,19 @@ int report(std::string message, int code) {
   return code;
 }
 
+// A mapped file can become shorter, or its disk fail, while it is in use.
+void on_bus_error(int) {
+  constexpr std::string_view kText =
+      "fathom: error: a file of the model can no longer be read: it became shorter or its disk failed\n";
+  static_cast<void>(::write(STDERR_FILENO, kText.data(), kText.size()) + 1);
+  ::_exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, not the end
+  std::signal(SIGBUS, on_bus_error);
   CLI::App app("Fathom runs the DeepSeek-V3 family of language models", "fathom");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("fathom ") + FATHOM_VERSION);

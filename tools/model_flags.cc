@@ -62,6 +62,8 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   app.add_option("--device", flags.device, device_help())->capture_default_str();
+  app.add_flag("--mmap", flags.mmap,
+               "On the CPU: use the weights where their files are mapped: there at once when read before, but slower");
 }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {

@@ -24,14 +24,14 @@ struct ModelFlags {
   i64 max_batch_size = 0;  // 0: what the configuration says
   i64 cache_tokens = 0;    // 0: for all sequences at full length, or what the device holds
   i64 chunk = 0;           // prompt tokens of a pass; 0: what suits the device
-  bool no_graphs = false;
+  bool no_graphs = false, mmap = false;
 
   ComputeOptions options() const;
   // The device. Says on stderr what "auto" took and why, where this program has a choice.
   std::unique_ptr<Backend> backend() const;
 };
 
-// --compute --gemm --attn --threads --device: for every command that runs a model.
+// --compute --gemm --attn --threads --device --mmap: for every command that runs a model.
 void add_compute_flags(CLI::App& app, ModelFlags& flags);
 // Those, --max-seq-len and --max-batch-size.
 void add_model_flags(CLI::App& app, ModelFlags& flags);

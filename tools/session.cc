@@ -62,6 +62,7 @@ Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_bat
                                                    .blocks = (flags.cache_tokens + kBlockSize - 1) / kBlockSize,
                                                    .block_size = kBlockSize,
                                                    .max_steps = kSteps,
+                                                   .map = flags.mmap,
                                                    .record = !flags.no_graphs,
                                                    .compute = flags.options()},
                                      std::ref(progress));

@@ -46,6 +46,18 @@ TEST(File, AtomicWriteIsCompleteOrAbsent) {
   fs::remove_all(path.parent_path());
 }
 
+TEST(File, PopulateTellsOfALostEnd) {
+  const fs::path path = scratch("map.bin");
+  write_file(path, std::string(20000, 'x'));
+  const MappedFile file(path);
+  populate(file.bytes().subspan(4097, 12000));
+  populate({});
+  fs::resize_file(path, 4096);
+  populate(file.bytes().first(4096));
+  EXPECT_THROW(populate(file.bytes().subspan(4096)), Error);
+  fs::remove_all(path.parent_path());
+}
+
 TEST(File, ErrorsNameThePath) {
   try {
     read_file("/nonexistent/file");

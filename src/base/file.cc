@@ -87,6 +87,18 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void populate(std::span<const std::byte> mapped) {
+  if (mapped.empty()) return;
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers do not have
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(mapped.data()), begin = first / page * page;
+  const std::size_t bytes = first + mapped.size() - begin;
+  if (::madvise(reinterpret_cast<void*>(begin), bytes, kPopulateRead) == 0) return;
+  CHECK(errno == EINVAL, "cannot read a mapped file (has it become shorter?): {}", std::strerror(errno));
+  // Linux before 5.14 has no such call: the first byte of each page is read.
+  for (std::size_t i = 0; i < bytes; i += page) static_cast<void>(*reinterpret_cast<const volatile char*>(begin + i));
+}
+
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   temporary_ = path_;
   temporary_ += fmt::format(".partial-{}", ::getpid());

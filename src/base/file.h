@@ -48,6 +48,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+// Brings bytes of a map into memory. Throws Error when they cannot be read, as when the file has become shorter.
+void populate(std::span<const std::byte> mapped);
+
 // A file written beside its final name and renamed by commit(), after fsync of file and folder.
 // Without commit() the destructor removes what was written: nothing half-written is left.
 class AtomicFile {

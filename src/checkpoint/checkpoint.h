@@ -43,6 +43,9 @@ class Checkpoint {
   virtual const TensorInfo* find(std::string_view name) const = 0;
   // Copies the (part of the) tensor to `out`, which has exactly its bytes, row-major. Safe from several threads.
   virtual void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const = 0;
+  // The bytes of the tensor where its file is mapped, row-major and aligned for their type; nullptr when there are none
+  // such. They live as long as the checkpoint; populate() brings them into memory.
+  virtual const std::byte* map(const TensorInfo& /*info*/) const { return nullptr; }
   // Says that this will be read soon, so that a disk can begin.
   virtual void prefetch(const TensorInfo& /*info*/, const Slice& /*slice*/) const {}
   // 1: tensors are whole. N: this is one rank's share of a conversion for N ranks, already cut.

@@ -85,6 +85,14 @@ void FileCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<
   widen(stored.dtype, narrow, out);
 }
 
+const std::byte* FileCheckpoint::map(const TensorInfo& info) const {
+  const StoredTensor* place = stored_of(info.name);
+  if (place == nullptr || place->info.dtype != info.dtype) return nullptr;
+  const std::byte* bytes = place->file->bytes(place->info.name).data();
+  const auto misplaced = reinterpret_cast<std::uintptr_t>(bytes) % static_cast<std::uintptr_t>(size_of(info.dtype));
+  return misplaced == 0 ? bytes : nullptr;
+}
+
 void FileCheckpoint::prefetch(const TensorInfo& info, const Slice& slice) const {
   if (const StoredTensor* place = stored_of(info.name)) prefetch_stored(*place, slice);
 }

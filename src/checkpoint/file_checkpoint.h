@@ -31,6 +31,7 @@ class FileCheckpoint : public Checkpoint {
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override;
   void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override;
+  const std::byte* map(const TensorInfo& info) const override;
   void prefetch(const TensorInfo& info, const Slice& slice) const override;
   int shards() const override { return shards_; }
 

@@ -12,6 +12,7 @@ struct RunnerOptions {
   i64 blocks = 0;          // of the cache; 0: for max_sequences of full length, or as many as the device's memory holds
   i64 block_size = 16;     // tokens
   i64 max_steps = 16;      // of a plan of decode passes
+  bool map = false;        // on the CPU, weights stay where their files are mapped
   bool record = true;      // decode passes are recorded and replayed where the device can
   ComputeOptions compute;  // fixed for the runner's life
 

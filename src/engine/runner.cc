@@ -39,7 +39,8 @@ bool steps_together(const StepPlan& plan) {
 
 Runner::Runner(Backend& backend, Communicator& comm, const Checkpoint& checkpoint, const ModelArgs& args,
                const RunnerOptions& options, const WeightStore::Progress& progress)
-    : Runner(backend, comm, WeightStore(checkpoint, backend, comm.rank(), comm.size(), progress), args, options) {}
+    : Runner(backend, comm, WeightStore(checkpoint, backend, comm.rank(), comm.size(), options.map, progress), args,
+             options) {}
 
 Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const ModelArgs& args,
                const RunnerOptions& options)

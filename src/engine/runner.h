@@ -15,7 +15,7 @@ namespace fathom {
 class Runner final : public StepRunner {
  public:
   // Loads the weights; throws Error before that when the device's memory is known to be too small. Backend and
-  // communicator outlive the runner; the checkpoint is not needed afterwards.
+  // communicator outlive the runner; the checkpoint too with options.map, else it is not needed afterwards.
   Runner(Backend& backend, Communicator& comm, const Checkpoint& checkpoint, const ModelArgs& args,
          const RunnerOptions& options, const WeightStore::Progress& progress = {});
   // The same with weights from `store`, such as random ones for benches.

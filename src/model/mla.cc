@@ -1,5 +1,7 @@
 #include "model/mla.h"
 
+#include <algorithm>
+
 namespace fathom {
 namespace {
 
@@ -37,17 +39,17 @@ MLA::MLA(const Params& p)
     return;
   }
   const std::vector<float> wkv_b = p.sub("wkv_b").host_matrix(p.args().n_heads * per_head, kv_lora_rank_, Split::out);
-  std::vector<float> wk_b, wv_b;
-  if (!p.dry()) {
-    for (i64 h = 0; h < n_local_heads_; ++h) {
-      const float* head = wkv_b.data() + h * per_head * kv_lora_rank_;  // [nope + v, kv_lora_rank]
-      for (i64 c = 0; c < kv_lora_rank_; ++c)
-        for (i64 d = 0; d < qk_nope_head_dim_; ++d) wk_b.push_back(head[d * kv_lora_rank_ + c]);
-      wv_b.insert(wv_b.end(), head + qk_nope_head_dim_ * kv_lora_rank_, head + per_head * kv_lora_rank_);
-    }
-  }
-  wk_b_ = p.derived(wk_b, {n_local_heads_, kv_lora_rank_, qk_nope_head_dim_}, p.options().compute);
-  wv_b_ = p.derived(wv_b, {n_local_heads_, v_head_dim_, kv_lora_rank_}, p.options().compute);
+  const auto head = [&](i64 h) { return wkv_b.data() + h * per_head * kv_lora_rank_; };  // [nope + v, kv_lora_rank]
+  wk_b_ = p.derived({n_local_heads_, kv_lora_rank_, qk_nope_head_dim_}, p.options().compute,
+                    [&](i64 h, std::span<float> transposed) {
+                      float* to = transposed.data();
+                      for (i64 c = 0; c < kv_lora_rank_; ++c)
+                        for (i64 d = 0; d < qk_nope_head_dim_; ++d) *to++ = head(h)[d * kv_lora_rank_ + c];
+                    });
+  wv_b_ =
+      p.derived({n_local_heads_, v_head_dim_, kv_lora_rank_}, p.options().compute, [&](i64 h, std::span<float> values) {
+        std::copy_n(head(h) + qk_nope_head_dim_ * kv_lora_rank_, values.size(), values.begin());
+      });
 }
 
 void MLA::add_(Context& ctx, const Tensor& h, const RMSNorm& norm, const Tensor& freqs, const Batch& batch,

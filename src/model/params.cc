@@ -68,11 +68,13 @@ Shape ManifestEntry::shape() const {
   return part;
 }
 
-WeightStore::WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, Progress progress)
+WeightStore::WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, bool map,
+                         Progress progress)
     : checkpoint_(&checkpoint),
       backend_(&backend),
       rank_(rank),
       world_size_(world_size),
+      map_(map && backend.device().type == DeviceType::cpu),
       progress_(std::move(progress)) {
   CHECK(checkpoint.shards() == 1 || checkpoint.shards() == world_size, "{} is converted for {} ranks, {} are running",
         checkpoint.description(), checkpoint.shards(), world_size);
@@ -117,6 +119,23 @@ void WeightStore::fetch(const TensorInfo& stored, const ManifestEntry& entry, st
 
 void WeightStore::fetch_later(const TensorInfo& stored, const ManifestEntry& entry, const Tensor& to) {
   jobs_.push_back({&stored, checkpoint_->shards() > 1 ? Slice{} : entry.slice, to});
+}
+
+Tensor WeightStore::map(const TensorInfo& stored, const ManifestEntry& entry) {
+  const Slice slice = checkpoint_->shards() > 1 ? Slice{} : entry.slice;
+  if (!map_ || slice.dim > 0) return {};
+  const std::byte* bytes = checkpoint_->map(stored);
+  if (bytes == nullptr) return {};
+  // A backend only reads weights.
+  Tensor x(const_cast<std::byte*>(bytes), stored.dtype, stored.shape, backend_->device());
+  if (slice.dim == 0) x = x.narrow(0, slice.start, slice.length);
+  jobs_.push_back({&stored, slice, x, true});
+  return x;
+}
+
+const Weight* WeightStore::keep(std::vector<Weight> matrices) {
+  stacks_.push_back(std::move(matrices));
+  return stacks_.back().data();
 }
 
 void WeightStore::load() {
@@ -183,40 +202,65 @@ std::vector<float> Params::read_scale(const Found& found) const {
   return widen(bytes, dtype);
 }
 
-void Params::fetch_later(const Found& found, const Weight& w) const {
-  store_->fetch_later(*found.stored, found.weight, w.data);
-  if (found.stored_scale == nullptr) return;
-  if (found.stored_scale->dtype == DType::f32)
-    store_->fetch_later(*found.stored_scale, found.scale, w.scale);
+Weight Params::place(const Found& found, const std::function<Tensor()>& make_data,
+                     const std::function<Tensor()>& make_scale) const {
+  Weight w{store_->map(*found.stored, found.weight), {}};
+  if (!w.data.defined()) store_->fetch_later(*found.stored, found.weight, w.data = make_data());
+  if (found.stored_scale == nullptr) return w;
+  const TensorInfo& scale = *found.stored_scale;
+  if (scale.dtype == DType::f32) w.scale = store_->map(scale, found.scale);
+  if (w.scale.defined()) return w;
+  w.scale = make_scale();
+  if (scale.dtype == DType::f32)
+    store_->fetch_later(scale, found.scale, w.scale);
   else
     store_->backend_->upload(w.scale, read_scale(found).data());
+  return w;
 }
 
 Weight Params::matrix(i64 out, i64 in, Split split, const Format& format) const {
   const Found found = find_matrix(out, in, split, format);
   const DType dtype = dry() ? format.element : found.stored->dtype;
-  Weight w{store_->allocate(dtype, found.weight.shape()), {}, dtype == DType::f32 ? &kF32 : &format};
-  if (format.has_scale()) w.scale = store_->allocate(DType::f32, found.scale.shape());
-  if (!dry()) fetch_later(found, w);
+  const auto data = [&] { return store_->allocate(dtype, found.weight.shape()); };
+  const auto scale = [&] { return store_->allocate(DType::f32, found.scale.shape()); };
+  Weight w = dry() ? Weight{data(), format.has_scale() ? scale() : Tensor{}} : place(found, data, scale);
+  w.format = dtype == DType::f32 ? &kF32 : &format;
   return w;
 }
 
 Weight Params::stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in) const {
   const Format& format = args_->format();
-  Weight all;
+  std::vector<Found> found;
   for (i64 i = 0; i < n; ++i) {
-    const Params here = sub(first + i).sub(leaf);
-    const Found found = here.find_matrix(out, in, Split::none, format);
-    const DType dtype = dry() ? format.element : found.stored->dtype;
-    if (i == 0) {
-      all = {store_->allocate(dtype, {n, out, in}), {}, dtype == DType::f32 ? &kF32 : &format};
-      if (format.has_scale()) all.scale = store_->allocate(DType::f32, {n, blocks_of(out), blocks_of(in)});
-    }
-    if (dry()) continue;
-    CHECK(dtype == all.data.dtype(), "{}: experts are stored as {} and as {}", name(leaf), name_of(all.data.dtype()),
-          name_of(dtype));
-    here.fetch_later(found, all[i]);
+    found.push_back(sub(first + i).sub(leaf).find_matrix(out, in, Split::none, format));
+    CHECK(dry() || found.back().stored->dtype == found.front().stored->dtype, "{}: experts are stored as {} and as {}",
+          name(leaf), name_of(found.front().stored->dtype), name_of(found.back().stored->dtype));
   }
+  const DType dtype = dry() ? format.element : found.front().stored->dtype;
+  Weight all{{}, {}, dtype == DType::f32 ? &kF32 : &format};
+  const auto data = [&]() -> Tensor& {
+    return all.data.defined() ? all.data : all.data = store_->allocate(dtype, {n, out, in});
+  };
+  const auto scale = [&]() -> Tensor& {
+    return all.scale.defined() ? all.scale
+                               : all.scale = store_->allocate(DType::f32, {n, blocks_of(out), blocks_of(in)});
+  };
+  if (dry()) {
+    data();
+    if (format.has_scale()) scale();
+    return all;
+  }
+  std::vector<Weight> matrices;
+  for (i64 i = 0; i < n; ++i) {
+    matrices.push_back(place(
+        found[static_cast<std::size_t>(i)], [&] { return data()[i]; }, [&] { return scale()[i]; }));
+    matrices.back().format = all.format;
+  }
+  if (!store_->map_) return all;
+  all.data = Tensor(matrices.front().data.data(), dtype, {n, out, in});
+  if (format.has_scale())
+    all.scale = Tensor(matrices.front().scale.data(), DType::f32, {n, blocks_of(out), blocks_of(in)});
+  all.apart = store_->keep(std::move(matrices));
   return all;
 }
 
@@ -228,7 +272,9 @@ Tensor Params::vector(const std::string& leaf, i64 n) const {
   const TensorInfo& stored = store_->locate(wanted, {DType::f32, DType::bf16});
   std::vector<std::byte> bytes(static_cast<std::size_t>(stored.bytes()));
   store_->fetch(stored, wanted, bytes);
-  return derived(widen(bytes, stored.dtype), {n}, DType::f32);
+  const Tensor y = store_->allocate(DType::f32, {n});
+  store_->backend_->upload(y, widen(bytes, stored.dtype).data());
+  return y;
 }
 
 std::vector<float> Params::host_matrix(i64 out, i64 in, Split split) const {
@@ -242,17 +288,17 @@ std::vector<float> Params::host_matrix(i64 out, i64 in, Split split) const {
   return values;
 }
 
-Tensor Params::derived(const std::vector<float>& values, const Shape& shape, DType dtype) const {
-  if (dry()) return store_->allocate(dtype, shape);
-  CHECK(static_cast<i64>(values.size()) == shape.numel(), "{} values for shape {}", values.size(), to_string(shape));
+Tensor Params::derived(const Shape& shape, DType dtype, const Fill& fill) const {
   const Tensor y = store_->allocate(dtype, shape);
-  if (dtype == DType::f32) {
-    store_->backend_->upload(y, values.data());
-    return y;
+  if (dry() || y.numel() == 0) return y;
+  std::vector<float> values(static_cast<std::size_t>(shape.numel() / shape[0]));
+  std::vector<bf16_bits> rounded(dtype == DType::bf16 ? values.size() : 0);
+  for (i64 i = 0; i < shape[0]; ++i) {
+    fill(i, values);
+    std::transform(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(rounded.size()), rounded.begin(),
+                   float_to_bf16);
+    store_->backend_->upload(y[i], rounded.empty() ? static_cast<const void*>(values.data()) : rounded.data());
   }
-  std::vector<bf16_bits> rounded(values.size());
-  std::transform(values.begin(), values.end(), rounded.begin(), float_to_bf16);
-  store_->backend_->upload(y, rounded.data());
   return y;
 }
 

@@ -26,7 +26,10 @@ class WeightStore {
   // Called while loading with the bytes read so far.
   using Progress = std::function<void(i64 bytes)>;
 
-  WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, Progress progress = {});
+  // `map`: weights in the host's memory stay where their files are mapped, if they can; then the checkpoint
+  // outlives the model. Else they are copied.
+  WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, bool map,
+              Progress progress = {});
   WeightStore(int rank, int world_size);  // records only
   // Device memory with random numbers and no checkpoint, for benches.
   WeightStore(Backend& backend, int rank, int world_size);
@@ -49,16 +52,22 @@ class WeightStore {
   void fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out);
   // The same into a place on the device, of the same type, by the next load().
   void fetch_later(const TensorInfo& stored, const ManifestEntry& entry, const Tensor& to);
+  // The rank's part where the file is mapped, in memory after the next load(); undefined when it has to be copied.
+  Tensor map(const TensorInfo& stored, const ManifestEntry& entry);
+  // Keeps the matrices of a stack.
+  const Weight* keep(std::vector<Weight> matrices);
   void load();
   void add_progress(i64 bytes);
 
   const Checkpoint* checkpoint_ = nullptr;
   Backend* backend_ = nullptr;
   int rank_, world_size_;
+  bool map_ = false;
   Progress progress_;
   i64 bytes_read_ = 0, bytes_ = 0;
-  std::vector<LoadJob> jobs_;  // of fetch_later()
+  std::vector<LoadJob> jobs_;  // of fetch_later() and map()
   std::vector<Storage> storages_;
+  std::vector<std::vector<Weight>> stacks_;  // of keep(); the inner ones do not move
   std::vector<ManifestEntry> entries_;
 };
 
@@ -84,9 +93,10 @@ class Params {
   Tensor vector(const std::string& leaf, i64 n) const;
   // The matrix "weight" here, widened to float32 on the host: this rank's part of [out, in]. Empty when dry.
   std::vector<float> host_matrix(i64 out, i64 in, Split split) const;
-  // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32. `values` may be empty
-  // when dry.
-  Tensor derived(const std::vector<float>& values, const Shape& shape, DType dtype) const;
+  // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32: `fill` gives entry i
+  // of the first dimension. It is not called when dry.
+  using Fill = std::function<void(i64 i, std::span<float> values)>;
+  Tensor derived(const Shape& shape, DType dtype, const Fill& fill) const;
   // Reads what matrix() and stack() gave out so far. A model calls it when all its modules are made; before that their
   // numbers are not there.
   void load() const { store_->load(); }
@@ -105,8 +115,10 @@ class Params {
   };
   // Records the matrix here and its scales.
   Found find_matrix(i64 out, i64 in, Split split, const Format& format) const;
-  // Lets a found matrix be loaded into `w`.
-  void fetch_later(const Found& found, const Weight& w) const;
+  // The found matrix and its scales, loaded by the next load(); `make_data` and `make_scale` give places for what is
+  // not used where it is mapped.
+  Weight place(const Found& found, const std::function<Tensor()>& make_data,
+               const std::function<Tensor()>& make_scale) const;
   // Reads a matrix and its scales into `data` and `scale` (host; empty when dry).
   struct HostMatrix {
     DType dtype = DType::bf16;

@@ -1,5 +1,7 @@
 #include "model/transformer.h"
 
+#include <algorithm>
+
 #include "model/rope.h"
 
 namespace fathom {
@@ -14,6 +16,14 @@ std::vector<Block> make_layers(const Params& p) {
   std::vector<Block> layers;
   for (i64 i = 0; i < p.args().n_layers; ++i) layers.emplace_back(p.sub(i), i);
   return layers;
+}
+
+// float32 [max_seq_len, qk_rope_head_dim / 2, 2]
+Tensor make_freqs(const Params& p) {
+  const auto fill = [&](i64, std::span<float> values) {
+    std::ranges::copy(precompute_freqs_cis(p.args()), values.begin());
+  };
+  return p.derived({1, p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32, fill)[0];
 }
 
 }  // namespace
@@ -39,8 +49,7 @@ Transformer::Transformer(const Params& p)
       layers_(make_layers(p.sub("layers"))),
       norm_(p.sub("norm"), p.args().dim),
       head_(p.sub("head"), p.args().dim, p.args().vocab_size),
-      freqs_(p.derived(p.dry() ? std::vector<float>{} : precompute_freqs_cis(p.args()),
-                       {p.args().max_seq_len, p.args().qk_rope_head_dim / 2, 2}, DType::f32)) {
+      freqs_(make_freqs(p)) {
   p.load();
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/file.h"
 #include "base/stage.h"
 #include "base/thread_pool.h"
 
@@ -24,13 +25,14 @@ struct Piece {
   Slice slice;
   std::byte* to;
   i64 bytes;
+  bool mapped;
 };
 
 void cut(const LoadJob& job, std::vector<Piece>& pieces) {
   auto* to = static_cast<std::byte*>(job.to.data());
   const Shape& shape = job.to.shape();
   if (job.slice.dim > 0 || job.stored->shape.rank() == 0 || shape.numel() == 0) {
-    pieces.push_back({job.stored, job.slice, to, job.to.bytes()});
+    pieces.push_back({job.stored, job.slice, to, job.to.bytes(), job.mapped});
     return;
   }
   const i64 rows = job.slice.dim == 0 ? job.slice.length : job.stored->shape[0];
@@ -39,7 +41,7 @@ void cut(const LoadJob& job, std::vector<Piece>& pieces) {
   const i64 step = (fitting + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
   for (i64 row = 0; row < rows; row += step) {
     const i64 count = std::min(step, rows - row);
-    pieces.push_back({job.stored, {0, first + row, count}, to + row * row_bytes, count * row_bytes});
+    pieces.push_back({job.stored, {0, first + row, count}, to + row * row_bytes, count * row_bytes, job.mapped});
   }
 }
 
@@ -119,7 +121,8 @@ class Loader {
       for (i64 i = begin + from; i < begin + to; ++i) {
         if (i + kAhead < count()) checkpoint_.prefetch(*piece(i + kAhead).stored, piece(i + kAhead).slice);
         const Piece& p = piece(i);
-        checkpoint_.read(*p.stored, p.slice, {place(p), static_cast<std::size_t>(p.bytes)});
+        const std::span bytes(place(p), static_cast<std::size_t>(p.bytes));
+        p.mapped ? populate(bytes) : checkpoint_.read(*p.stored, p.slice, bytes);
         after(p, worker);
       }
     });

@@ -14,6 +14,7 @@ struct LoadJob {
   const TensorInfo* stored;  // of the checkpoint's list
   Slice slice;
   Tensor to;
+  bool mapped = false;  // `to` lies in the map of its file: its bytes need only come into memory
 };
 
 // Carries all jobs out. `progress` hears the bytes that are read since the last call, on the calling thread.

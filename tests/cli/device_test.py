@@ -22,7 +22,7 @@ class DeviceTest(CliTest):
         self.assertEqual((result.returncode, result.stdout.decode(), result.stderr.decode()), (0, ANSWER, ""))
 
     def test_cache_and_chunk_of_any_size_give_the_same_answer(self):
-        for flags in (("--chunk", "3"), ("--cache-tokens", "300", "--max-seq-len", "250"), ("--no-graphs",)):
+        for flags in (("--chunk", "3"), ("--cache-tokens", "300", "--max-seq-len", "250"), ("--no-graphs",), ("--mmap",)):
             self.assertEqual(self.ok("chat", *GREEDY, *flags, stdin=QUESTION), ANSWER, flags)
         for flags in (("--cache-tokens", "0"), ("--chunk", "0"), ("--chunk", "x")):
             self.refused(2, flags[0], "chat", *GREEDY, *flags)

@@ -1,14 +1,33 @@
 """fathom generate: the reference's behaviour, every flag beyond it, and every error of its guides."""
 import json
+import os
+import subprocess
 import unittest
 
-from fathom_cli import TINY, CliTest, edit_json, run
+from fathom_cli import PROGRAM, TINY, CliTest, edit_json, run
 
 GREEDY = ("--temperature", "0", "--compute", "f32", "--threads", "2")
 CROATIA, ZAGREB = "Please repeat: Sam 44 Julia 90", "Sam 44 Julia 90"
 QUESTIONS = [("What is 3 plus 2?", "3 + 2 = 5."), (CROATIA, ZAGREB),
              ('How do you say "December" in Chinese?', "十二月."), ("Copy this: irfhfncu", "irfhfncu"),
              ("Give me a JSON list with blueberry and melon.", '["blueberry", "melon"]')]
+
+
+class ShrinkingModel(CliTest):
+    def test_a_file_that_is_cut_while_it_is_mapped_ends_in_one_line(self):
+        model = self.copy_of_tiny()
+        with subprocess.Popen([PROGRAM, "generate", "--ckpt-path", model, "--interactive", "--mmap", "--device", "cpu",
+                               "--temperature", "0", "--threads", "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            process.stdin.write(b"What is 3 plus 2?\n")
+            process.stdin.flush()
+            while b"5" not in process.stdout.readline():
+                pass
+            for path in model.glob("*.safetensors"):
+                os.truncate(path, 4096)
+            _, errors = process.communicate(b"What is 3 plus 4?\n", timeout=60)
+            self.assertEqual(process.returncode, 1, errors)
+            self.assertIn(b"fathom: error: a file of the model can no longer be read", errors.splitlines()[-1])
 
 
 class GenerateTest(CliTest):

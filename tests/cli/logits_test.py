@@ -33,6 +33,19 @@ class LogitsTest(CliTest):
         for i, row in enumerate(rows):
             self.assertLess(relative_error(row, self.golden[9 + i]), 2e-5, i)
 
+    def test_weights_in_place_give_the_same_bits(self):
+        fp8 = self.folder / "fp8"
+        config = json.loads((DATA / "golden/golden/v3-fp8.json").read_text())["config"]
+        self.ok("synth", "--config", self.file("config.json", json.dumps(config)), "--layers", 2,
+                "--max-shard-size", "3MB", "--out", fp8)
+        for model in (TINY, fp8):
+            results = []
+            for flags in ((), ("--mmap",)):
+                out = self.folder / "out.safetensors"
+                self.ok("logits", "--model", model, "--ids", "5,6,7,8", "--then", "9", "--out", out, *F32, *flags)
+                results.append(out.read_bytes())
+            self.assertEqual(results[0], results[1], model)
+
     def test_chunks_and_attention_forms(self):
         for args in (("--chunk", "1"), ("--chunk", "7"), ("--chunk", "64"), ("--attn", "naive"),
                      ("--attn", "naive", "--chunk", "7"), ("--config", TINY / "args.json"), ("--max-seq-len", "8192")):

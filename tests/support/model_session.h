@@ -57,7 +57,7 @@ class ModelSession {
         settings_(settings),
         backend_(create_backend(settings.device, settings.threads)),
         comm_(std::move(comm)),
-        store_(checkpoint, *backend_, comm_->rank(), comm_->size()),
+        store_(checkpoint, *backend_, comm_->rank(), comm_->size(), false),
         model_(Params(store_, args_, settings_.options)),
         cache_(*backend_, args_, args_.n_layers + args_.n_mtp_layers, settings.blocks, settings.block_size,
                settings.options.compute),
