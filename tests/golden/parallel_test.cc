@@ -1,10 +1,13 @@
 // Ranks and models side by side: 1 = 2 = 4 ranks as threads; two models at once do not disturb each other; a pass only
 // enqueues and uses the same addresses each time.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "base/hash.h"
+#include "checkpoint/safetensors.h"
 #include "ops/trace.h"
 #include "support/golden.h"
 #include "support/model_session.h"
@@ -20,8 +23,13 @@ ModelSession::Settings float32(AttnImpl attn = AttnImpl::absorb) {
   return settings;
 }
 
+struct Prompt {
+  std::vector<int> ids, forced;
+};
+
 // Every rank runs the same prompt; rank 0's rows.
-ModelSession::Rows run_on_ranks(const Golden& golden, int ranks, AttnImpl attn) {
+ModelSession::Rows run_on_ranks(const ModelArgs& args, const Checkpoint& weights, const Prompt& prompt, int ranks,
+                                const ModelSession::Settings& settings) {
   auto comms = make_thread_communicators(ranks);
   std::vector<ModelSession::Rows> rows(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
@@ -29,8 +37,8 @@ ModelSession::Rows run_on_ranks(const Golden& golden, int ranks, AttnImpl attn) 
     threads.emplace_back([&, r] {
       Communicator& comm = *comms[r];
       try {
-        ModelSession session(golden.args, *golden.weights, float32(attn), std::move(comms[r]));
-        rows[r] = session.run(0, golden.ids("p17"), golden.forced("p17"));
+        ModelSession session(args, weights, settings, std::move(comms[r]));
+        rows[r] = session.run(0, prompt.ids, prompt.forced);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << r << ": " << error.what();
         comm.abort();
@@ -45,13 +53,48 @@ TEST(Parallel, RanksGiveWhatOneGives) {
   for (const char* name : {"v2-bf16", "v3-fp8"})
     for (const AttnImpl attn : {AttnImpl::absorb, AttnImpl::naive}) {
       const Golden golden(name);
-      const auto one = run_on_ranks(golden, 1, attn);
+      const auto run = [&](int ranks) {
+        return run_on_ranks(golden.args, *golden.weights, {golden.ids("p17"), golden.forced("p17")}, ranks,
+                            float32(attn));
+      };
+      const auto one = run(1);
       for (const int ranks : {2, 4}) {
-        const auto many = run_on_ranks(golden, ranks, attn);
+        const auto many = run(ranks);
         ASSERT_EQ(many.size(), one.size());
         for (std::size_t i = 0; i < one.size(); ++i) EXPECT_LT(relative_error(many[i], one[i]), 2e-5) << name << ranks;
       }
     }
+}
+
+// The checkpoint as one file of a Hugging Face directory.
+void write_files(const Checkpoint& weights, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  std::vector<TensorInfo> tensors = weights.tensors();
+  for (TensorInfo& info : tensors) info.name = hf_name(info.name).value();
+  SafetensorsWriter writer(folder / "model.safetensors", tensors);
+  for (const TensorInfo& info : writer.tensors()) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(info.bytes()));
+    weights.read(*weights.find(reference_name(info.name).value()), {}, bytes);
+    writer.write(bytes);
+  }
+  writer.finish();
+}
+
+// Each rank's rows lie in the file as the model wants them, its columns do not.
+TEST(Parallel, WeightsInPlaceGiveTheSameBits) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("fathom-parallel-{}", ::getpid());
+  for (const char* name : {"v2-bf16", "v3-fp8"}) {
+    const Golden golden(name);
+    write_files(*golden.weights, folder);
+    const auto weights = open_checkpoint(folder);
+    const auto run = [&](int ranks, bool map) {
+      ModelSession::Settings settings = float32();
+      settings.map = map;
+      return run_on_ranks(golden.args, *weights, {golden.ids("p17"), golden.forced("p17")}, ranks, settings);
+    };
+    for (const int ranks : {1, 2}) EXPECT_EQ(run(ranks, true), run(ranks, false)) << name << ranks;
+    std::filesystem::remove_all(folder);
+  }
 }
 
 TEST(Parallel, TwoModelsAtOnceAreAsAlone) {

@@ -39,6 +39,7 @@ class ModelSession {
     i64 block_size = 32;
     int threads = 0;
     std::string device = "cpu";
+    bool map = false;  // weights stay where their files are mapped
   };
   // Tokens for one sequence in one pass.
   struct Piece {
@@ -57,7 +58,7 @@ class ModelSession {
         settings_(settings),
         backend_(create_backend(settings.device, settings.threads)),
         comm_(std::move(comm)),
-        store_(checkpoint, *backend_, comm_->rank(), comm_->size(), false),
+        store_(checkpoint, *backend_, comm_->rank(), comm_->size(), settings.map),
         model_(Params(store_, args_, settings_.options)),
         cache_(*backend_, args_, args_.n_layers + args_.n_mtp_layers, settings.blocks, settings.block_size,
                settings.options.compute),
