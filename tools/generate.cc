@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "text/output_parser.h"
+#include "text/chat/output_parser.h"
 #include "tools/commands.h"
 #include "tools/line_reader.h"
 #include "tools/model_flags.h"

@@ -53,7 +53,7 @@ OutputFormat PromptBuilder::output_format(const std::vector<Message>& messages) 
 std::vector<TokenId> PromptBuilder::encode(const std::vector<TextPiece>& pieces) const {
   std::string whole;
   std::vector<Part> parts{Part{}};
-  std::vector<int> wanted;
+  std::vector<TokenId> wanted;
   for (const TextPiece& piece : pieces) {
     whole += piece.text;
     if (!piece.from_template) {
@@ -74,16 +74,16 @@ std::vector<TokenId> PromptBuilder::encode(const std::vector<TextPiece>& pieces)
   return ids;
 }
 
-std::vector<int> PromptBuilder::added_ids(const std::string& text) const {
-  std::vector<int> ids;
+std::vector<TokenId> PromptBuilder::added_ids(const std::string& text) const {
+  std::vector<TokenId> ids;
   for (const Tokenizer::Explained& one : tokenizer_.explain(text))
     if (one.added) ids.insert(ids.end(), one.ids.begin(), one.ids.end());
   return ids;
 }
 
 // Appends the text to the last part, ending a part at each of the special tokens `added` that it holds in this order.
-void PromptBuilder::cut(std::string_view text, const std::vector<int>& added, std::vector<Part>& parts) const {
-  for (const int id : added) {
+void PromptBuilder::cut(std::string_view text, const std::vector<TokenId>& added, std::vector<Part>& parts) const {
+  for (const TokenId id : added) {
     const std::string spelled = tokenizer_.token_text(id);
     const std::size_t at = text.find(spelled);
     CHECK(at != std::string_view::npos, "the chat template's special token '{}' is not spelled in its text", spelled);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "text/chat_template.h"
-#include "text/output_parser.h"
-#include "text/tokenizer.h"
+#include "text/chat/output_parser.h"
+#include "text/chat/template.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/model_source.h"
 
 namespace fathom {
@@ -41,11 +41,11 @@ class PromptBuilder {
   // Text, then a special token if there is one.
   struct Part {
     std::string text;
-    int special = -1;
+    TokenId special = -1;
   };
   std::vector<TokenId> encode(const std::vector<TextPiece>& pieces) const;
-  std::vector<int> added_ids(const std::string& text) const;
-  void cut(std::string_view text, const std::vector<int>& added, std::vector<Part>& parts) const;
+  std::vector<TokenId> added_ids(const std::string& text) const;
+  void cut(std::string_view text, const std::vector<TokenId>& added, std::vector<Part>& parts) const;
 
   const Tokenizer& tokenizer_;
   ChatTemplate template_;

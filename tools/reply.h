@@ -8,8 +8,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "engine/request.h"
-#include "text/stream_decoder.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace fathom {
 

@@ -11,7 +11,7 @@
 #include "comm/communicator.h"
 #include "engine/engine.h"
 #include "engine/runner.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/model_flags.h"
 #include "tools/model_source.h"
 #include "tools/reply.h"
