@@ -5,12 +5,14 @@
 #include <iostream>
 #include <memory>
 
+#include "model/source.h"
+#include "session/conversation.h"
+#include "session/prompt.h"
+#include "session/session.h"
+#include "session/text_of_model.h"
 #include "tools/commands.h"
 #include "tools/line_reader.h"
 #include "tools/model_flags.h"
-#include "tools/model_source.h"
-#include "tools/prompt.h"
-#include "tools/session.h"
 
 namespace fathom {
 namespace {
@@ -44,7 +46,7 @@ class Chat {
       : flags_(flags),
         terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0),
         source_(open_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
-        session_(source_, flags.run, 1),
+        session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content),
         conversation_(flags.answer.system) {}
@@ -94,8 +96,8 @@ class Chat {
 
   void answer(const std::string& question) {
     conversation_.ask(question);
-    auto request = session_.request(turn_, prompts_.build(conversation_.messages()), flags_.answer, turn_);
-    if (flags_.answer.max_new_tokens == 0) request.max_new_tokens = session_.max_seq_len();
+    auto request = session_.request(turn_, prompts_.build(conversation_.messages()), flags_.answer.options, turn_);
+    if (flags_.answer.options.max_new_tokens == 0) request.max_new_tokens = session_.max_seq_len();
     const auto prompt_tokens = static_cast<i64>(request.prompt.size());
     if (prompt_tokens >= session_.max_seq_len()) {
       conversation_.withdraw();
@@ -107,7 +109,7 @@ class Chat {
       return;
     }
     std::map<i64, Reply> replies;
-    Reply& reply = replies.try_emplace(turn_, session_.tokenizer(), flags_.answer.stop).first->second;
+    Reply& reply = replies.try_emplace(turn_, session_.tokenizer(), flags_.answer.options.stop).first->second;
     ++turn_;
     session_.engine().submit(std::move(request));
     session_.run(
@@ -151,13 +153,16 @@ class Chat {
 void add_chat(CLI::App& app) {
   CLI::App* command = app.add_subcommand("chat", "Chat with a model in the terminal; with a pipe, one message a line");
   const auto flags = std::make_shared<ChatFlags>();
-  flags->answer.max_new_tokens = 0;
+  flags->answer.options.max_new_tokens = 0;
   command->add_option("model", flags->model, "Model directory (Hugging Face or converted); else the embedded model");
   command->add_option("--config", flags->run.config, "Configuration, where the directory has none");
   add_model_flags(*command, flags->run);
   add_answer_flags(*command, flags->answer);
   command->get_option("--max-new-tokens")->description("Longest answer; 0: until the context is full");
-  command->callback([flags] { Chat(*flags).run(); });
+  command->callback([flags] {
+    flags->run.session.max_batch_size = 1;  // there is one conversation
+    Chat(*flags).run();
+  });
 }
 
 }  // namespace fathom

@@ -1,4 +1,4 @@
-#include "tools/rewrite.h"
+#include "rewrite/rewrite.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,12 +14,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes_text.h"
 #include "base/hash.h"
 #include "base/thread_pool.h"
 #include "checkpoint/file_checkpoint.h"
 #include "checkpoint/json_text.h"
 #include "checkpoint/slice.h"
-#include "tools/progress.h"
 
 namespace fathom {
 namespace {

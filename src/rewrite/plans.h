@@ -7,7 +7,7 @@
 
 #include "checkpoint/stored.h"
 #include "model/args.h"
-#include "tools/rewrite.h"
+#include "rewrite/rewrite.h"
 
 namespace fathom {
 

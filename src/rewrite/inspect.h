@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "model/args.h"
 
 namespace fathom {
@@ -42,10 +40,6 @@ struct InspectReport {
 };
 
 InspectReport inspect(const InspectOptions& options);
-
-// The report as a table for people, and as JSON.
-std::string report_text(const InspectReport& report);
-nlohmann::ordered_json report_json(const InspectReport& report);
 
 // Throws Error naming the first fault when tensors are missing or of another shape or type than the configuration says.
 void require_complete(const InspectReport& report);

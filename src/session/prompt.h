@@ -1,17 +1,15 @@
 // Messages to token ids: the model's chat template, then its tokenizer.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "engine/request.h"
+#include "base/token_id.h"
 #include "text/chat/output_parser.h"
 #include "text/chat/template.h"
 #include "text/tokenizer/tokenizer.h"
-#include "tools/model_source.h"
 
 namespace fathom {
 
@@ -19,11 +17,6 @@ struct Message {
   std::string role;  // "system", "user" or "assistant"
   std::string content;
 };
-
-// The tokenizer and the chat template of a model; for a synthetic one without files, those of bytes. `file`, where not
-// empty, is taken instead of the model's own template.
-Tokenizer load_tokenizer(const ModelSource& source);
-ChatTemplate load_chat_template(const ModelSource& source, const std::filesystem::path& file);
 
 class PromptBuilder {
  public:
@@ -50,22 +43,6 @@ class PromptBuilder {
   const Tokenizer& tokenizer_;
   ChatTemplate template_;
   bool allow_special_;
-};
-
-// A conversation: a system message if there is one, then turns.
-class Conversation {
- public:
-  explicit Conversation(const std::string& system);
-  void clear() { messages_.resize(first_); }
-  void ask(const std::string& text) { messages_.push_back({"user", text}); }
-  void answer(const std::string& text) { messages_.push_back({"assistant", text}); }
-  // Takes back a question that got no answer.
-  void withdraw() { messages_.pop_back(); }
-  const std::vector<Message>& messages() const { return messages_; }
-
- private:
-  std::vector<Message> messages_;
-  std::size_t first_;  // messages that clear() keeps
 };
 
 }  // namespace fathom

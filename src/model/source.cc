@@ -1,4 +1,4 @@
-#include "tools/model_source.h"
+#include "model/source.h"
 
 #include <charconv>
 

@@ -1,4 +1,4 @@
-#include "tools/verify_report.h"
+#include "rewrite/verify.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +16,9 @@
 #include "base/thread_pool.h"
 #include "checkpoint/file_checkpoint.h"
 #include "checkpoint/json_text.h"
-#include "tools/file_hashes.h"
-#include "tools/inspect_report.h"
-#include "tools/rewrite.h"
+#include "rewrite/file_hashes.h"
+#include "rewrite/inspect.h"
+#include "rewrite/rewrite.h"
 
 namespace fathom {
 namespace {

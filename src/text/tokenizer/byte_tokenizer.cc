@@ -1,4 +1,4 @@
-#include "tools/byte_tokenizer.h"
+#include "text/tokenizer/byte_tokenizer.h"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "text/tokenizer/byte_level.h"
 
 namespace fathom {
 namespace {
@@ -49,51 +51,30 @@ constexpr const char* kTemplate =
     "{%- endif %}{%- endfor -%}"
     "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}";
 
-void append_utf8(std::string& text, unsigned code) {
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else {
-    text += static_cast<char>(0xc0 | code >> 6);
-    text += static_cast<char>(0x80 | (code & 0x3f));
-  }
-}
-
-// Byte-level BPE writes bytes as letters: printable Latin-1 as itself, all others as U+0100 and following.
-std::array<std::string, 256> byte_letters() {
-  std::array<std::string, 256> letters;
-  unsigned next = 256;
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    const bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    append_utf8(letters[byte], itself ? byte : next++);
-  }
-  return letters;
-}
-
 struct Ids {
-  i64 bos, eos;
-  std::vector<i64> others;  // bytes, then markers
+  TokenId bos, eos;
+  std::vector<TokenId> others;  // bytes, then markers
 };
 
-Ids assign_ids(const ModelArgs& args) {
-  Ids ids{args.bos_token_id >= 0 ? args.bos_token_id : 0, 1, {}};
-  if (!args.eos_token_ids.empty()) ids.eos = args.eos_token_ids.front();
+Ids assign_ids(ByteTokenizerIds stated) {
+  Ids ids{stated.bos >= 0 ? stated.bos : 0, stated.eos >= 0 ? stated.eos : 1, {}};
   if (ids.eos == ids.bos) ids.bos = ids.eos == 0 ? 1 : 0;
-  for (i64 id = 0; static_cast<i64>(ids.others.size()) + 2 < byte_tokenizer_size(); ++id)
+  for (TokenId id = 0; static_cast<i64>(ids.others.size()) + 2 < byte_tokenizer_size(); ++id)
     if (id != ids.bos && id != ids.eos) ids.others.push_back(id);
   return ids;
 }
 
-Json added_token(i64 id, const char* content, bool special) {
+Json added_token(TokenId id, const char* content, bool special) {
   return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
 Json added_tokens(const Ids& ids) {
-  std::vector<std::pair<i64, Json>> rows;
+  std::vector<std::pair<TokenId, Json>> rows;
   rows.emplace_back(ids.bos, added_token(ids.bos, kBos, true));
   rows.emplace_back(ids.eos, added_token(ids.eos, kEos, true));
   for (std::size_t i = 0; i < kMarkers.size(); ++i) {
-    const i64 id = ids.others[256 + i];
+    const TokenId id = ids.others[256 + i];
     rows.emplace_back(id, added_token(id, kMarkers[i], i == 0));
   }
   std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -106,11 +87,11 @@ Json added_tokens(const Ids& ids) {
 
 i64 byte_tokenizer_size() { return 2 + 256 + static_cast<i64>(kMarkers.size()); }
 
-std::string byte_tokenizer_json(const ModelArgs& args) {
-  const Ids ids = assign_ids(args);
-  const auto letters = byte_letters();
+std::string byte_tokenizer_json(ByteTokenizerIds stated) {
+  const Ids ids = assign_ids(stated);
   Json vocab = Json::object();
-  for (std::size_t byte = 0; byte < 256; ++byte) vocab[letters[byte]] = ids.others[byte];
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    vocab[bytes_to_chars(std::string(1, static_cast<char>(byte)))] = ids.others[byte];
   Json out;
   out["version"] = "1.0";
   out["truncation"] = nullptr;
@@ -133,7 +114,7 @@ std::string byte_tokenizer_json(const ModelArgs& args) {
   return out.dump(1) + "\n";
 }
 
-std::string byte_tokenizer_config_json(const ModelArgs& args) {
+std::string byte_tokenizer_config_json(i64 max_seq_len) {
   Json out;
   out["add_bos_token"] = true;
   out["add_eos_token"] = false;
@@ -141,7 +122,7 @@ std::string byte_tokenizer_config_json(const ModelArgs& args) {
   out["eos_token"] = kEos;
   out["pad_token"] = kMarkers[0];
   out["clean_up_tokenization_spaces"] = false;
-  out["model_max_length"] = args.max_seq_len;
+  out["model_max_length"] = max_seq_len;
   out["tokenizer_class"] = "PreTrainedTokenizerFast";
   out["chat_template"] = kTemplate;
   return out.dump(2) + "\n";

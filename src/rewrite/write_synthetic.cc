@@ -1,7 +1,6 @@
-#include "tools/write_synthetic.h"
+#include "rewrite/write_synthetic.h"
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -12,8 +11,8 @@
 #include "checkpoint/slice.h"
 #include "checkpoint/stream.h"
 #include "model/manifest.h"
-#include "tools/byte_tokenizer.h"
-#include "tools/model_source.h"
+#include "model/source.h"
+#include "text/tokenizer/byte_tokenizer.h"
 
 namespace fathom {
 namespace {
@@ -75,8 +74,10 @@ void write_index(const std::vector<Plan>& plans, const fs::path& out) {
 
 bool write_tokenizer(const ModelArgs& args, const fs::path& out) {
   if (args.vocab_size < byte_tokenizer_size()) return false;
-  write_file(out / "tokenizer.json", byte_tokenizer_json(args));
-  write_file(out / "tokenizer_config.json", byte_tokenizer_config_json(args));
+  const ByteTokenizerIds ids{.bos = static_cast<TokenId>(args.bos_token_id),
+                             .eos = static_cast<TokenId>(args.eos_token_ids.front())};
+  write_file(out / "tokenizer.json", byte_tokenizer_json(ids));
+  write_file(out / "tokenizer_config.json", byte_tokenizer_config_json(args.max_seq_len));
   return true;
 }
 
@@ -131,24 +132,6 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
     write_file(options.out / "config.json", to_hf_config(args).dump(2) + "\n");
   }
   return report;
-}
-
-i64 parse_size(const std::string& text) {
-  struct Unit {
-    std::string_view name;
-    i64 bytes;
-  };
-  constexpr Unit kUnits[] = {{"", 1},          {"B", 1},         {"KB", 1000},    {"MB", 1000000}, {"GB", 1000000000},
-                             {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
-  i64 value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view rest(stop, static_cast<std::size_t>(text.data() + text.size() - stop));
-  for (const Unit& unit : kUnits) {
-    i64 bytes = 0;
-    if (error == std::errc{} && rest == unit.name && value > 0 && !__builtin_mul_overflow(value, unit.bytes, &bytes))
-      return bytes;
-  }
-  throw UsageError(fmt::format("\"{}\" is no size; examples: 5GB, 512MiB, 1000000", text));
 }
 
 }  // namespace fathom

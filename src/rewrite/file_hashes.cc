@@ -1,4 +1,4 @@
-#include "tools/file_hashes.h"
+#include "rewrite/file_hashes.h"
 
 #include <algorithm>
 #include <cctype>

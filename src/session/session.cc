@@ -1,10 +1,9 @@
-#include "tools/session.h"
+#include "session/session.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "tools/progress.h"
-#include "tools/prompt.h"
+#include "session/text_of_model.h"
 
 namespace fathom {
 namespace {
@@ -14,26 +13,16 @@ constexpr i64 kGpuChunk = 4096;  // there each pass reads all weights for little
 constexpr i64 kBlockSize = 16;   // tokens: small blocks share more of a conversation's beginning
 constexpr i64 kSteps = 8;        // decode passes planned at once where the host would hold them up
 
-// Shows on a terminal how far the weights are read; nothing for models that load at once.
-class LoadProgress {
- public:
-  explicit LoadProgress(const Checkpoint& checkpoint) {
-    for (const TensorInfo& tensor : checkpoint.tensors()) total_ += tensor.bytes();
-  }
-  void operator()(i64 bytes) {
-    if (total_ > i64{1} << 28) line_.show(bytes, total_);
-  }
-
- private:
-  ProgressLine line_;
-  i64 total_ = 0;
-};
-
-ModelArgs with_flags(ModelArgs args, const ModelFlags& flags, i64 max_batch_size) {
-  if (flags.max_seq_len > 0) args.max_seq_len = flags.max_seq_len;
-  if (max_batch_size == 0) max_batch_size = flags.max_batch_size;
-  if (max_batch_size > 0) args.max_batch_size = max_batch_size;
+ModelArgs with_options(ModelArgs args, const SessionOptions& options) {
+  if (options.max_seq_len > 0) args.max_seq_len = options.max_seq_len;
+  if (options.max_batch_size > 0) args.max_batch_size = options.max_batch_size;
   return args;
+}
+
+i64 stored_bytes(const Checkpoint& checkpoint) {
+  i64 bytes = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors()) bytes += tensor.bytes();
+  return bytes;
 }
 
 }  // namespace
@@ -47,26 +36,29 @@ std::vector<TokenId> stop_ids(const ModelArgs& args, const Tokenizer& tokenizer)
   return ids;
 }
 
-Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_batch_size)
+Session::Session(const ModelSource& source, std::unique_ptr<Backend> backend, const SessionOptions& options,
+                 const std::function<void(i64, i64)>& progress)
     : tokenizer_(load_tokenizer(source)),
       stop_ids_(fathom::stop_ids(source.args, tokenizer_)),
-      backend_(flags.backend()) {
-  const ModelArgs args = with_flags(source.args, flags, max_batch_size);
+      backend_(std::move(backend)) {
+  const ModelArgs args = with_options(source.args, options);
   const bool gpu = backend_->device().type == DeviceType::cuda;
-  const i64 chunk = std::min(flags.chunk > 0 ? flags.chunk : gpu ? kGpuChunk : kChunk, args.max_seq_len);
-  LoadProgress progress(*source.checkpoint);
+  const i64 chunk = std::min(options.chunk > 0 ? options.chunk : gpu ? kGpuChunk : kChunk, args.max_seq_len);
+  const auto hear = [&, total = stored_bytes(*source.checkpoint)](i64 bytes) {
+    if (progress) progress(bytes, total);
+  };
   runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args,
                                      RunnerOptions{.max_tokens = std::max(chunk, args.max_batch_size),
                                                    .max_sequences = args.max_batch_size,
                                                    .max_seq_len = args.max_seq_len,
-                                                   .blocks = (flags.cache_tokens + kBlockSize - 1) / kBlockSize,
+                                                   .blocks = (options.cache_tokens + kBlockSize - 1) / kBlockSize,
                                                    .block_size = kBlockSize,
                                                    .max_steps = kSteps,
-                                                   .map = flags.mmap,
-                                                   .record = !flags.no_graphs,
-                                                   .compute = flags.options()},
-                                     std::ref(progress));
-  const bool ahead = gpu && !flags.no_graphs && flags.options().attn == AttnImpl::absorb;
+                                                   .map = options.map,
+                                                   .record = options.record,
+                                                   .compute = options.compute},
+                                     hear);
+  const bool ahead = gpu && options.record && options.compute.attn == AttnImpl::absorb;
   engine_ = std::make_unique<Engine>(*runner_, SchedulerOptions{.max_batch_size = args.max_batch_size,
                                                                 .max_seq_len = args.max_seq_len,
                                                                 .chunk = chunk,
@@ -76,13 +68,13 @@ Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_bat
                                                                 .max_steps = ahead ? kSteps : 1});
 }
 
-Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerFlags& flags, i64 n) const {
+Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerOptions& options, i64 n) const {
   Request request{.id = id,
                   .prompt = std::move(prompt),
-                  .sampling = flags.sampling,
-                  .max_new_tokens = flags.max_new_tokens,
+                  .sampling = options.sampling,
+                  .max_new_tokens = options.max_new_tokens,
                   .stop_ids = stop_ids_,
-                  .n_logprobs = flags.n_logprobs};
+                  .n_logprobs = options.n_logprobs};
   request.sampling.seed += n;
   return request;
 }

@@ -1,4 +1,4 @@
-#include "tools/reply.h"
+#include "session/reply.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,9 +1,7 @@
-#include "tools/prompt.h"
+#include "session/prompt.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-
-#include "tools/byte_tokenizer.h"
 
 namespace fathom {
 namespace {
@@ -16,22 +14,6 @@ nlohmann::ordered_json template_variables(const std::vector<Message>& messages) 
 }
 
 }  // namespace
-
-Tokenizer load_tokenizer(const ModelSource& source) {
-  if (!source.directory.empty()) return Tokenizer::load(source.directory);
-  CHECK(source.args.vocab_size >= byte_tokenizer_size(),
-        "{} has no tokenizer, and its vocabulary of {} is too small for one of bytes, which needs {}",
-        source.checkpoint->description(), source.args.vocab_size, byte_tokenizer_size());
-  return Tokenizer::parse(byte_tokenizer_json(source.args), byte_tokenizer_config_json(source.args));
-}
-
-ChatTemplate load_chat_template(const ModelSource& source, const std::filesystem::path& file) {
-  if (!file.empty()) return ChatTemplate::load_file(file, source.directory);
-  if (!source.directory.empty()) return ChatTemplate::load(source.directory);
-  const auto config = nlohmann::json::parse(byte_tokenizer_config_json(source.args));
-  return ChatTemplate::parse(config.at("chat_template").get<std::string>(), config.at("bos_token").get<std::string>(),
-                             config.at("eos_token").get<std::string>());
-}
 
 std::vector<TokenId> PromptBuilder::build(const std::vector<Message>& messages) const {
   std::vector<TokenId> ids = encode(template_.render_pieces(template_variables(messages)));
@@ -93,11 +75,6 @@ void PromptBuilder::cut(std::string_view text, const std::vector<TokenId>& added
     text.remove_prefix(at + spelled.size());
   }
   parts.back().text += text;
-}
-
-Conversation::Conversation(const std::string& system) {
-  if (!system.empty()) messages_.push_back({"system", system});
-  first_ = messages_.size();
 }
 
 }  // namespace fathom

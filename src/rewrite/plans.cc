@@ -1,4 +1,4 @@
-#include "tools/plans.h"
+#include "rewrite/plans.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/json_text.h"
 #include "model/manifest.h"
-#include "tools/model_source.h"
+#include "model/source.h"
 
 namespace fathom {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/inspect_report.h"
+#include "rewrite/inspect.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 #include "checkpoint/file_checkpoint.h"
 #include "model/manifest.h"
-#include "tools/model_source.h"
+#include "model/source.h"
 
 namespace fathom {
 namespace {

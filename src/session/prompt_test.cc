@@ -1,4 +1,4 @@
-#include "tools/prompt.h"
+#include "session/prompt.h"
 
 #include <gtest/gtest.h>
 
@@ -73,19 +73,6 @@ TEST_F(PromptTest, ExactlyOneBos) {
     EXPECT_EQ(count(ids, "<｜begin▁of▁sentence｜>"), 1);
     EXPECT_EQ(ids, tokenizer.encode_with_bos("hello"));
   }
-}
-
-TEST(Conversation, KeepsTheSystemMessageOnly) {
-  Conversation conversation("Be brief.");
-  conversation.ask("a");
-  conversation.answer("b");
-  conversation.ask("c");
-  conversation.withdraw();
-  EXPECT_EQ(conversation.messages().size(), 3u);
-  conversation.clear();
-  ASSERT_EQ(conversation.messages().size(), 1u);
-  EXPECT_EQ(conversation.messages()[0].role, "system");
-  EXPECT_TRUE(Conversation("").messages().empty());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Session: a model ready to answer. Chooses the parts, loads the weights, holds the engine.
+// Session: a model ready to answer. Loads the weights, holds the engine.
 #pragma once
 
 #include <functional>
@@ -11,25 +11,26 @@
 #include "comm/communicator.h"
 #include "engine/engine.h"
 #include "engine/runner.h"
+#include "model/source.h"
+#include "session/options.h"
+#include "session/reply.h"
 #include "text/tokenizer/tokenizer.h"
-#include "tools/model_flags.h"
-#include "tools/model_source.h"
-#include "tools/reply.h"
 
 namespace fathom {
 
 class Session {
  public:
-  // Loads the model; `max_batch_size` sequences run at once (0: as the flags or the configuration say).
-  Session(const ModelSource& source, const ModelFlags& flags, i64 max_batch_size = 0);
+  // Loads the model onto the device; `progress` hears the bytes of weights that are there, and those of all.
+  Session(const ModelSource& source, std::unique_ptr<Backend> backend, const SessionOptions& options,
+          const std::function<void(i64 done, i64 total)>& progress = {});
 
   const ModelArgs& args() const { return runner_->args(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   Engine& engine() { return *engine_; }
   i64 max_seq_len() const { return args().max_seq_len; }
 
-  // A request for this prompt as the flags say; the n-th of a run draws other tokens than the first.
-  Request request(i64 id, std::vector<TokenId> prompt, const AnswerFlags& flags, i64 n = 0) const;
+  // A request for this prompt as the options say; the n-th of a run draws other tokens than the first.
+  Request request(i64 id, std::vector<TokenId> prompt, const AnswerOptions& options, i64 n = 0) const;
   // A few tokens after the text "DeepSeek", thrown away: the first passes of a model are slower than the others.
   void warm_up();
 

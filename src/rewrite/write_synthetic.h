@@ -30,7 +30,4 @@ struct SynthesisReport {
 // Writes the checkpoint, its configuration and a byte-level tokenizer. `progress` hears (bytes done, bytes in all).
 SynthesisReport write_synthetic(const SynthesisOptions& options, const std::function<void(i64, i64)>& progress = {});
 
-// Bytes of "500MB", "2GiB", "123"; throws UsageError for other texts.
-i64 parse_size(const std::string& text);
-
 }  // namespace fathom
