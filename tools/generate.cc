@@ -7,13 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "model/source.h"
-#include "session/conversation.h"
-#include "session/prompt.h"
-#include "session/session.h"
 #include "session/text_of_model.h"
 #include "text/chat/output_parser.h"
 #include "tools/commands.h"
-#include "tools/line_reader.h"
+#include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
 #include "tools/prompt_file.h"
 
@@ -95,12 +92,6 @@ void refuse_ranks() {
        world_size);
 }
 
-// Ctrl-C at the prompt ends the conversation, and leaves the terminal as it was.
-LineReader::Result next_line(LineReader& reader) {
-  const InterruptFlag interrupt;
-  return reader.next();
-}
-
 class Generate {
  public:
   explicit Generate(const GenerateFlags& flags)
@@ -180,45 +171,26 @@ class Generate {
   }
 
   void interactive() {
-    Conversation conversation(flags_.answer.system);
-    const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
-    LineReader reader(">>> ", terminal);
-    for (i64 turn = 0;;) {
-      const auto line = next_line(reader);
-      if (line.kind != LineReader::Kind::line || line.text == "/exit") {
-        if (line.kind != LineReader::Kind::line) std::cout << std::endl;
-        return;
-      }
-      if (line.text == "/clear") {
-        conversation.clear();
-      } else {
-        answer(conversation, line.text, turn++);
-      }
-    }
-  }
-
-  void answer(Conversation& conversation, const std::string& question, i64 turn) {
-    conversation.ask(question);
-    const OutputFormat format = prompts_.output_format(conversation.messages());
-    std::map<i64, Reply> replies;
-    Reply& reply = replies.try_emplace(turn, session_.tokenizer(), flags_.answer.options.stop).first->second;
-    session_.engine().submit(
-        session_.request(turn, prompts_.build(conversation.messages()), flags_.answer.options, turn));
-    session_.run(replies, [&](i64, const std::string& text) {
+    LineReader reader(">>> ", ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0);
+    const auto read = [&] {
+      const InterruptFlag interrupt;  // Ctrl-C at the prompt ends the conversation, and leaves the terminal as it was
+      return reader.next();
+    };
+    const auto show = [&](i64, const std::string& text) {
       if (!flags_.answer.json) std::cout << text << std::flush;
-    });
-    if (reply.finish() == "error") {
-      conversation.withdraw();
-      std::cerr << "fathom: error: " << reply.error() << std::endl;
-      return;
-    }
-    conversation.answer(reply.text());
-    if (flags_.answer.json) {
-      std::cout << dump(report(question, reply, format)) << std::endl;
-    } else {
-      std::cout << std::endl;
-      print_logprobs(reply);
-    }
+    };
+    const auto finish = [&](const std::vector<Message>& messages, const Reply& reply) {
+      if (reply.finish() == "error") return;
+      if (flags_.answer.json) {
+        std::cout << dump(report(messages.back().content, reply, prompts_.output_format(messages))) << std::endl;
+      } else {
+        std::cout << std::endl;
+        print_logprobs(reply);
+      }
+    };
+    const bool left = run_conversation(session_, prompts_, flags_.answer.options, Conversation(flags_.answer.system),
+                                       {.read = read, .show = show, .finish = finish});
+    if (!left) std::cout << std::endl;
   }
 
   GenerateFlags flags_;
