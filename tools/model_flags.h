@@ -6,10 +6,7 @@
 #include <vector>
 
 #include "session/session.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command.h"
 
 namespace fathom {
 
@@ -31,9 +28,9 @@ struct ModelFlags {
 Session load_session(const ModelSource& source, const ModelFlags& flags);
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.
-void add_compute_flags(CLI::App& app, ModelFlags& flags);
+void add_compute_flags(Command& command, ModelFlags& flags);
 // Those, --max-seq-len and --max-batch-size.
-void add_model_flags(CLI::App& app, ModelFlags& flags);
+void add_model_flags(Command& command, ModelFlags& flags);
 
 // What is asked of an answer.
 struct AnswerFlags {
@@ -45,8 +42,8 @@ struct AnswerFlags {
 };
 
 // The flags of AnswerFlags but --json and --logprobs.
-void add_answer_flags(CLI::App& app, AnswerFlags& flags);
+void add_answer_flags(Command& command, AnswerFlags& flags, const std::string& length_help = "Longest answer");
 // --json and --logprobs.
-void add_report_flags(CLI::App& app, AnswerFlags& flags);
+void add_report_flags(Command& command, AnswerFlags& flags);
 
 }  // namespace fathom
