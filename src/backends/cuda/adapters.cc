@@ -2,7 +2,7 @@
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace fathom {
 
@@ -51,7 +51,7 @@ void CudaBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor
   if (q_c.dim(0) > 0 && q_c.dim(0) < 65536 && latent_fits(q_c, cache) && q_pe.dtype() == DType::bf16 &&
       o.dtype() == DType::bf16 && aligned_rows(q_c) && q_c.stride(1) % 8 == 0) {
     const i64 heads = q_c.dim(1), rows = q_c.dim(0) * heads, c = cache.kv_lora_rank;
-    cuda::SmallMla p = latent_of(batch, cache, heads, scale);
+    cuda::MlaArgs p = latent_of(batch, cache, heads, scale);
     if (p.splits > 1) p.parts = static_cast<float*>(workspace(static_cast<std::size_t>(rows * p.splits * (c + 1) * 4)));
     if (p.splits > 1) p.sums = p.parts + rows * p.splits * c;
     p.q_c = q_c.data(), p.q_c_stride = q_c.stride(0), p.q_c_head = q_c.stride(1);

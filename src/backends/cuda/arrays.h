@@ -1,7 +1,9 @@
 // Tensors, weights and batches as the kernels' plain structs.
 #pragma once
 
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/rows/sampling.h"
 #include "ops/types.h"
 
 namespace fathom {

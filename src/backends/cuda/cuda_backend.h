@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/moe/moe.h"
 #include "ops/backend.h"
 
 namespace fathom {
@@ -82,15 +84,15 @@ class CudaBackend final : public Backend {
   bool wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
                         std::span<const Weight> ws, GemmMode mode);
   void run_products(const std::vector<cuda::WideProduct>& all);
-  bool few_shared(const cuda::SmallMoe& p);
+  bool few_shared(const cuda::MoeArgs& p);
   // The fused form of latent_attention for long chunks: keys and values of each head are made from the latent cache.
   bool prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch);
   cuda::Operand quantised(const Tensor& x, const Weight& w);
   Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
-  void take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, const CodeRows& rows);
-  void carve_experts(cuda::SmallMoe& p, bool merged);
-  void run_experts(cuda::SmallMoe& p, bool fp8);
+  void take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows);
+  void carve_experts(cuda::MoeArgs& p, bool merged);
+  void run_experts(cuda::MoeArgs& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
   std::int32_t* counter();
   // Scratch that lives until the next call; grows outside of captures only, and never moves under a recorded graph.
@@ -98,7 +100,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   cudaStream_t stream_ = nullptr;
-  cuda::Hopper hopper_;
+  cuda::Device hopper_;
   std::string description_;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs

@@ -4,6 +4,8 @@
 #include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/rows/steps.h"
 
 namespace fathom {
 namespace {
@@ -42,7 +44,7 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
   if (!dense_rows(x.dim(0), outputs) || ys.size() > 3 || x.dim(0) == 0 || !same_kind(ws)) return false;
   for (const Weight& w : ws)
     if (!small_weight(w, mode)) return false;
-  cuda::SmallLinear p;
+  cuda::GemvPlan p;
   p.parts = static_cast<int>(ys.size());
   p.tokens = static_cast<int>(x.dim(0));
   for (std::size_t i = 0; i < ys.size(); ++i)
@@ -50,7 +52,7 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
   p.quantise = quantises(ws[0], mode);
   // Each block makes the rows ready: with several rows and many blocks it is cheaper to do it once.
   const bool alone = x.dim(0) > 1 && (outputs > 16384 || p.quantise);
-  if (!alone && cuda::stage_fits(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
+  if (!alone && cuda::input_fits_shared(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
     p.x = x.data();
     p.x_stride = x.stride(0);
     p.gain = gain.as<float>();
@@ -69,12 +71,12 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
     rms_norm(y, x, gain, eps);
     take_rows(p, y, ws[0], rows);
   }
-  linear_small(stream(), p);
+  gemv(stream(), p);
   return true;
 }
 
 // x as the input of a product: its bf16 rows, or codes that are made here.
-void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, const CodeRows& rows) {
+void CudaBackend::take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows) {
   p.x = x.data();
   p.x_stride = x.stride(0);
   if (!p.quantise) return;
@@ -90,13 +92,13 @@ bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w,
   if (!dense_rows(x.dim(0), w.out()) || x.dim(0) == 0 || !small_weight(w, mode) || x.dtype() != DType::bf16 ||
       !aligned_rows(x))
     return false;
-  cuda::SmallLinear p;
+  cuda::GemvPlan p;
   p.part[0] = {matrix_of(w), h.data(), type_of(h.dtype()), h.stride(0)};
   p.tokens = static_cast<int>(x.dim(0));
   p.add = true;
   p.quantise = quantises(w, mode);
   // Where several rows are to be quantised, it is cheaper to do it once than in each block.
-  if (p.quantise && x.dim(0) == 1 && cuda::stage_fits(1, x.dim(1))) {
+  if (p.quantise && x.dim(0) == 1 && cuda::input_fits_shared(1, x.dim(1))) {
     p.x = x.data();
     p.x_stride = x.stride(0);
   } else {
@@ -109,7 +111,7 @@ bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w,
     if (p.quantise) carve(workspace(carve(nullptr)));
     take_rows(p, x, w, rows);
   }
-  linear_small(stream(), p);
+  gemv(stream(), p);
   return true;
 }
 
@@ -122,7 +124,7 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
       args.wk_b.dtype() != DType::bf16 || args.wk_b.dim(2) % 8 != 0 || q.dim(2) % 8 != 0 || !aligned_rows(kv_pe))
     return false;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = cache.kv_lora_rank, nope = args.wk_b.dim(2);
-  cuda::SmallMla p = latent_of(batch, cache, heads, args.scale);
+  cuda::MlaArgs p = latent_of(batch, cache, heads, args.scale);
   const auto carve = [&](void* base) {
     Carver carver(base);
     auto* q_c = carver.take<bf16_bits>(tokens * heads * c);
@@ -171,7 +173,7 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
     return false;
   for (const Weight& w : all)
     if (!small_weight(w, mode)) return false;
-  cuda::SmallMoe p;
+  cuda::MoeArgs p;
   p.tokens = static_cast<int>(tokens);
   p.quantise = quantises(layer.w1, mode);
   p.gate = matrix_of(layer.gate);
@@ -186,7 +188,7 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
   p.y_stride = h.stride(0);
   const bool merged = tokens <= 8 && tokens * top_k <= 64;
   carve_experts(p, merged);
-  if (tokens <= 8 && cuda::stage_fits(tokens, dim) && aligned_rows(h)) {
+  if (tokens <= 8 && cuda::input_fits_shared(tokens, dim) && aligned_rows(h)) {
     p.x = h.data();
     p.x_stride = h.stride(0);
     p.gain = layer.norm.as<float>();
@@ -199,24 +201,24 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
   }
   run_experts(p, layer.w1.format->has_scale());
   if (merged) return true;
-  cuda::SmallLinear shared;
+  cuda::GemvPlan shared;
   shared.part[0] = {p.shared_w2, p.y, cuda::Type::f32, p.y_stride};
   shared.tokens = p.tokens;
   shared.x = p.quantise ? static_cast<const void*>(p.shared_codes.data) : p.shared_hidden;
   shared.x_scale = p.shared_codes.scale;
   shared.x_stride = p.shared_w2.in;
   shared.add = true;
-  if (p.shared_w2.out > 0 && !few_shared(p)) linear_small(stream(), shared);
+  if (p.shared_w2.out > 0 && !few_shared(p)) gemv(stream(), shared);
   cuda::combine_add(stream(), p);
   return true;
 }
 
 // The buffers between the kernels of experts_add_.
-void CudaBackend::carve_experts(cuda::SmallMoe& p, bool merged) {
+void CudaBackend::carve_experts(cuda::MoeArgs& p, bool merged) {
   const i64 tokens = p.tokens, top_k = p.route.top_k, dim = p.gate.in, choices = tokens * top_k;
   const auto codes = [](Carver& carver, i64 rows, i64 width) {
     const CodeRows all = carver.code_rows(rows, width);
-    return cuda::SmallMoe::Codes{all.codes, all.scales};
+    return cuda::MoeArgs::Codes{all.codes, all.scales};
   };
   const auto carve = [&](void* base) {
     Carver carver(base);
@@ -228,20 +230,20 @@ void CudaBackend::carve_experts(cuda::SmallMoe& p, bool merged) {
     p.normed = carver.take<bf16_bits>(tokens * dim);
     if (!merged) p.rows = carver.take<float>(choices * dim);
     if (!cuda::routes_in_place(p)) {
-      p.experts = carver.take<cuda::SmallMoe::Expert>(cuda::most_chosen(p));
+      p.experts = carver.take<cuda::MoeArgs::Expert>(cuda::most_chosen(p));
       p.choices = carver.take<std::int32_t>(choices);
     }
     if (!p.quantise) return carver.used();
     p.x_codes = codes(carver, tokens, dim);
     p.shared_codes = codes(carver, tokens, p.shared_w2.in);
-    if (!merged || tokens > 1 || !cuda::stage_fits(1, top_k * p.w2.in + p.shared_w2.in))
+    if (!merged || tokens > 1 || !cuda::input_fits_shared(1, top_k * p.w2.in + p.shared_w2.in))
       p.hidden_codes = codes(carver, choices, p.w2.in);
     return carver.used();
   };
   carve(workspace(carve(nullptr)));
 }
 
-void CudaBackend::run_experts(cuda::SmallMoe& p, bool fp8) {
+void CudaBackend::run_experts(cuda::MoeArgs& p, bool fp8) {
   const cudaStream_t s = stream();
   fp8 ? cuda::moe_gate_fp8(s, p) : cuda::moe_gate_bf16(s, p);
   if (p.tokens > 8) cuda::moe_route(s, p);

@@ -2,6 +2,7 @@
 #include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace fathom {
 namespace {
@@ -40,13 +41,13 @@ void CudaBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, Gemm
   cuda::Operand operand{array_of(x), nullptr};
   if (quantises(w, mode, x)) operand = quantised(x, w);
   if (!few) return cuda::linear_simple(stream(), array_of(y), operand, matrix_of(w));
-  cuda::SmallLinear p;
+  cuda::GemvPlan p;
   p.part[0] = {matrix_of(w), y.data(), type_of(y.dtype()), y.stride(0)};
   p.tokens = static_cast<int>(x.dim(0));
   p.x = operand.x.data;
   p.x_stride = operand.x.stride[0];
   p.x_scale = operand.scale;
-  linear_small(stream(), p);
+  gemv(stream(), p);
 }
 
 void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
@@ -65,7 +66,7 @@ void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight&
 void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) {
   const bool bf16 = x.dtype() == DType::bf16 && w.dtype() == DType::bf16;
   if (fused_rows(x.dim(0)) && bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0) {
-    cuda::SmallLinear p;
+    cuda::GemvPlan p;
     p.part[0] = {
         {w.data(), nullptr, cuda::Type::bf16, false, 1, w.dim(1), w.dim(2)}, y.data(), type_of(y.dtype()), y.stride(0)};
     p.tokens = static_cast<int>(x.dim(0));
@@ -75,7 +76,7 @@ void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w)
     p.x_head = x.stride(1);
     p.w_head = w.stride(0);
     p.y_head = y.stride(1);
-    return linear_small(stream(), p);
+    return gemv(stream(), p);
   }
   cuda::WideProduct p;
   p.x = x.data();
@@ -87,8 +88,8 @@ void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w)
   p.y_stride = y.stride(0);
   p.y_head = y.stride(1);
   p.rows = x.dim(0);
-  if (bf16 && hopper_.encode != nullptr && w.stride(0) == w.dim(1) * w.dim(2) && cuda::wide_fits(p))
-    return cuda::wide(stream(), hopper_, p);
+  if (bf16 && hopper_.encode != nullptr && w.stride(0) == w.dim(1) * w.dim(2) && cuda::gemm_fits(p))
+    return cuda::gemm_run(stream(), hopper_, p);
   if (bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0 && w.stride(0) % 8 == 0)
     return cuda::head_matmul_tile(stream(), array_of(y), array_of(x), array_of(w));
   cuda::head_matmul_simple(stream(), array_of(y), array_of(x), array_of(w));

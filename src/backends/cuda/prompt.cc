@@ -56,11 +56,11 @@ bool CudaBackend::prompt_attention(const Tensor& o, const Tensor& q, const Tenso
     p.y = expanded.data();
     p.w = {args.wk_b.narrow(0, first, n).data(), nullptr, cuda::Type::bf16, false, n, nope, c};
     p.w_transposed = true;
-    cuda::wide(stream(), hopper_, p);
+    cuda::gemm_run(stream(), hopper_, p);
     p.y = expanded.as<bf16_bits>() + nope;
     p.w.data = args.wv_b.narrow(0, first, n).data();
     p.w_transposed = false;
-    cuda::wide(stream(), hopper_, p);
+    cuda::gemm_run(stream(), hopper_, p);
     cuda::attend_prompt(stream(), hopper_, array_of(o.narrow(1, first, n)), array_of(q.narrow(1, first, n)),
                         {array_of(expanded), array_of(split(rows, c, rope)[1])}, sequences_of(batch), args.scale);
   }

@@ -3,7 +3,8 @@
 #include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
-#include "kernels/cuda/hopper_few_plan.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/sm90/splitk_plan.h"
 
 namespace fathom {
 namespace {
@@ -20,7 +21,7 @@ bool wide_product(cuda::WideProduct& p, const Tensor& y, const Tensor& x, const 
   p.y_stride = y.stride(0);
   p.rows = x.dim(0);
   p.offsets = offsets.defined() ? offsets.as<std::int32_t>() : nullptr;
-  return cuda::wide_fits(p);
+  return cuda::gemm_fits(p);
 }
 
 void take_codes(cuda::WideProduct& p, const Tensor& x, const CodeRows& rows) {
@@ -31,12 +32,12 @@ void take_codes(cuda::WideProduct& p, const Tensor& x, const CodeRows& rows) {
 }
 
 void quantize_rows(cudaStream_t s, const CodeRows& rows, const Tensor& x, const Weight& w) {
-  cuda::quantize_wide(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two);
+  cuda::quantize_by_column(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two);
 }
 
 bool few_products(const std::vector<cuda::WideProduct>& all) {
   const int count = static_cast<int>(all.size());
-  return cuda::few_fits(all.data(), count) && cuda::few_pays(cuda::few_shape(all.data(), count));
+  return cuda::splitk_fits(all.data(), count) && cuda::splitk_pays(cuda::splitk_shape(all.data(), count));
 }
 
 // Whether the kernels of small.h are left what these products are.
@@ -52,10 +53,10 @@ bool left_to_small(const std::vector<cuda::WideProduct>& all) {
 void CudaBackend::run_products(const std::vector<cuda::WideProduct>& all) {
   if (few_products(all)) {
     const int count = static_cast<int>(all.size());
-    const cuda::FewChoice choice = cuda::few_choice(cuda::few_shape(all.data(), count), hopper_.multiprocessors);
-    return cuda::few(stream(), hopper_, all.data(), count, choice);
+    const cuda::SplitK choice = cuda::choose_splitk(cuda::splitk_shape(all.data(), count), hopper_.multiprocessors);
+    return cuda::splitk_run(stream(), hopper_, all.data(), count, choice);
   }
-  for (const cuda::WideProduct& p : all) cuda::wide(stream(), hopper_, p);
+  for (const cuda::WideProduct& p : all) cuda::gemm_run(stream(), hopper_, p);
 }
 
 bool CudaBackend::wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode,
@@ -101,7 +102,7 @@ bool CudaBackend::wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, 
 }
 
 // The shared experts' second product of a few dozen tokens; for more it made the experts of 671B slower.
-bool CudaBackend::few_shared(const cuda::SmallMoe& p) {
+bool CudaBackend::few_shared(const cuda::MoeArgs& p) {
   if (hopper_.encode == nullptr || p.quantise || !small_rows(p.tokens)) return false;
   std::vector<cuda::WideProduct> all(1);
   all[0].x = p.shared_hidden;
@@ -132,8 +133,8 @@ bool CudaBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight&
     take_codes(gate, x, rows);
     take_codes(up, x, rows);
   }
-  cuda::wide(stream(), hopper_, gate);
-  cuda::wide(stream(), hopper_, up);
+  cuda::gemm_run(stream(), hopper_, gate);
+  cuda::gemm_run(stream(), hopper_, up);
   silu_mul(y, y, other);
   return true;
 }
