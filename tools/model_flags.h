@@ -17,8 +17,9 @@ struct ModelFlags {
   int threads = 0;  // 0: one a physical core
   std::string compute = "bf16", gemm = "bf16", attn = "absorb";
   bool no_graphs = false;
-  SessionOptions session;  // the flags above are put into it by options()
+  SessionOptions session;  // what other flags set; see options()
 
+  // The session's options with the flags above.
   SessionOptions options() const;
   // The device. Says on stderr what "auto" took and why, where this program has a choice.
   std::unique_ptr<Backend> backend() const;
