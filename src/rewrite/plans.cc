@@ -103,13 +103,7 @@ OutputFile& output_named(std::vector<OutputFile>& outputs, const std::string& na
 void finish_hf(RewritePlan& plan, std::vector<OutputFile> outputs, const Json& config) {
   std::erase_if(outputs, [](const OutputFile& output) { return output.items.empty(); });
   plan.outputs = std::move(outputs);
-  nlohmann::json map;  // sorted by name
-  for (const OutputFile& output : plan.outputs)
-    for (const StreamItem& item : output.items) map[item.stored_name] = output.name;
-  Json index;
-  index["metadata"]["total_size"] = plan.bytes();
-  index["weight_map"] = map;
-  plan.texts[std::string(kIndexFile)] = index.dump(2) + "\n";
+  plan.texts[std::string(kIndexFile)] = index_of(plan.outputs);
   plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
   plan.copies = files_of(plan.source, is_companion);
 }

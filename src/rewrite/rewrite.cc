@@ -235,6 +235,19 @@ class Job {
 
 }  // namespace
 
+std::string index_of(const std::vector<OutputFile>& outputs) {
+  i64 total = 0;
+  nlohmann::json map;  // sorted by name, as other programs write it
+  for (const OutputFile& output : outputs) {
+    total += output.bytes;
+    for (const StreamItem& item : output.items) map[item.stored_name] = output.name;
+  }
+  Json index;
+  index["metadata"]["total_size"] = total;
+  index["weight_map"] = map;
+  return index.dump(2) + "\n";
+}
+
 void RewritePlan::add(OutputFile& file, const std::string& stored_name, const TensorInfo& from, const Slice& slice,
                       bool costly) {
   file.items.push_back({stored_name, &from, slice, costly});

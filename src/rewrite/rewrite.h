@@ -18,6 +18,9 @@ struct OutputFile {
   i64 bytes = 0;  // of its tensors
 };
 
+// The text of model.safetensors.index.json for these files.
+std::string index_of(const std::vector<OutputFile>& outputs);
+
 // All that is to be written.
 struct RewritePlan {
   std::string kind;                            // "convert", "fp8-cast-bf16", "quantize"
@@ -30,8 +33,8 @@ struct RewritePlan {
   std::map<std::string, std::string> texts;  // name -> content of small files
   std::vector<std::string> notes;            // lines for the person: what is left out, what is odd
 
-  void add(OutputFile& file, const std::string& stored_name, const TensorInfo& source, const Slice& slice,
-           bool costly = false);
+  static void add(OutputFile& file, const std::string& stored_name, const TensorInfo& source, const Slice& slice,
+                  bool costly = false);
   i64 bytes() const;
 };
 

@@ -8,68 +8,46 @@
 #include "base/file.h"
 #include "base/thread_pool.h"
 #include "checkpoint/file_checkpoint.h"
-#include "checkpoint/slice.h"
 #include "checkpoint/stream.h"
 #include "model/manifest.h"
 #include "model/source.h"
+#include "rewrite/rewrite.h"
 #include "text/tokenizer/byte_tokenizer.h"
 
 namespace fathom {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-// One file to write.
-struct Plan {
-  std::string file;
-  std::vector<StreamItem> items;
-  i64 bytes = 0;
-};
-
-void add_item(Plan& plan, StreamItem item) {
-  item.costly = item.source->name.ends_with(".scale");
-  plan.bytes += slice_shape(*item.source, item.slice).numel() * size_of(item.source->dtype);
-  plan.items.push_back(std::move(item));
+// Scales are made from all numbers of their blocks.
+void add(OutputFile& output, const std::string& stored_name, const TensorInfo& source, const Slice& slice) {
+  RewritePlan::add(output, stored_name, source, slice, source.name.ends_with(".scale"));
 }
 
 // Whole tensors under Hugging Face names, a new file whenever the next tensor would pass the limit.
-std::vector<Plan> plan_hf(const ModelArgs& args, const Checkpoint& checkpoint, i64 max_shard_bytes) {
-  std::vector<Plan> plans(1);
+std::vector<OutputFile> plan_hf(const ModelArgs& args, const Checkpoint& checkpoint, i64 max_shard_bytes) {
+  std::vector<OutputFile> outputs(1);
   for (const TensorInfo& info : checkpoint.tensors()) {
     if (args.tie_word_embeddings && info.name == "head.weight") continue;
-    if (!plans.back().items.empty() && plans.back().bytes + info.bytes() > max_shard_bytes) plans.emplace_back();
+    if (!outputs.back().items.empty() && outputs.back().bytes + info.bytes() > max_shard_bytes) outputs.emplace_back();
     const auto name = hf_name(info.name);
     CHECK(name.has_value(), "{} has no Hugging Face name", info.name);
-    add_item(plans.back(), {*name, &info, {}});
+    add(outputs.back(), *name, info, {});
   }
-  for (std::size_t i = 0; i < plans.size(); ++i)
-    plans[i].file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, plans.size());
-  return plans;
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    outputs[i].name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, outputs.size());
+  return outputs;
 }
 
-std::vector<Plan> plan_sharded(const ModelArgs& args, const Checkpoint& checkpoint, int ranks) {
-  std::vector<Plan> plans;
+std::vector<OutputFile> plan_sharded(const ModelArgs& args, const Checkpoint& checkpoint, int ranks) {
+  std::vector<OutputFile> outputs;
   for (int rank = 0; rank < ranks; ++rank) {
-    Plan& plan = plans.emplace_back();
-    plan.file = fmt::format("model{}-mp{}.safetensors", rank, ranks);
+    OutputFile& output = outputs.emplace_back();
+    output.name = fmt::format("model{}-mp{}.safetensors", rank, ranks);
     for (const ManifestEntry& entry : manifest(args, rank, ranks, true))
-      add_item(plan, {entry.full.name, checkpoint.find(entry.full.name), entry.slice});
+      add(output, entry.full.name, *checkpoint.find(entry.full.name), entry.slice);
   }
-  return plans;
-}
-
-void write_index(const std::vector<Plan>& plans, const fs::path& out) {
-  i64 total = 0;
-  nlohmann::json map;  // sorted by name, as other programs write it
-  for (const Plan& plan : plans) {
-    total += plan.bytes;
-    for (const StreamItem& item : plan.items) map[item.stored_name] = plan.file;
-  }
-  Json index;
-  index["metadata"]["total_size"] = total;
-  index["weight_map"] = map;
-  write_file(out / kIndexFile, index.dump(2) + "\n");
+  return outputs;
 }
 
 bool write_tokenizer(const ModelArgs& args, const fs::path& out) {
@@ -107,20 +85,20 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
   const ModelArgs args = arguments(options);
   if (options.sharded) args.validate_world_size(options.model_parallel);
   const auto checkpoint = make_synthetic(args, options.seed, "synthetic:" + options.config.string());
-  const std::vector<Plan> plans = options.sharded ? plan_sharded(args, *checkpoint, options.model_parallel)
-                                                  : plan_hf(args, *checkpoint, options.max_shard_bytes);
+  const std::vector<OutputFile> outputs = options.sharded ? plan_sharded(args, *checkpoint, options.model_parallel)
+                                                          : plan_hf(args, *checkpoint, options.max_shard_bytes);
   check_folder(options.out);
   SynthesisReport report;
   i64 total = 0, done = 0;
-  for (const Plan& plan : plans) total += plan.bytes;
+  for (const OutputFile& output : outputs) total += output.bytes;
   ThreadPool pool(options.threads);
-  for (const Plan& plan : plans) {
+  for (const OutputFile& output : outputs) {
     const auto hear = [&](i64 bytes) {
       done += bytes;
       if (progress) progress(done, total);
     };
-    stream_tensors(*checkpoint, plan.items, options.out / plan.file, pool, {.progress = hear});
-    report.tensors += static_cast<i64>(plan.items.size());
+    stream_tensors(*checkpoint, output.items, options.out / output.name, pool, {.progress = hear});
+    report.tensors += static_cast<i64>(output.items.size());
     ++report.files;
   }
   report.bytes = total;
@@ -128,7 +106,7 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
   if (options.sharded) {
     write_file(options.out / "args.json", to_json(args).dump(2) + "\n");
   } else {
-    write_index(plans, options.out);
+    write_file(options.out / kIndexFile, index_of(outputs));
     write_file(options.out / "config.json", to_hf_config(args).dump(2) + "\n");
   }
   return report;
