@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/linear/product.h"
 #include "kernels/cuda/moe/moe.h"
 #include "ops/backend.h"
 
 namespace fathom {
-
-struct CodeRows;
 
 class CudaBackend final : public Backend {
  public:
@@ -74,23 +73,16 @@ class CudaBackend final : public Backend {
   bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
   bool fill_random(const Tensor& x, std::uint64_t seed) override;
 
-  bool has_hopper_kernels() const { return hopper_.encode != nullptr; }
+  bool has_hopper_kernels() const { return gpu_.sm90a; }
 
  private:
   // The stream, with this thread's device set.
   cudaStream_t stream() const;
-  // y (+)= x w^T, grouped if there are offsets, by the kernels for Hopper; false where they do not apply or pay.
-  bool wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode, bool add);
-  bool wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
-                        std::span<const Weight> ws, GemmMode mode);
-  void run_products(const std::vector<cuda::WideProduct>& all);
-  bool few_shared(const cuda::MoeArgs& p);
+  // Enqueues a product; false where no kernel supports it.
+  bool product(const cuda::Product& p);
   // The fused form of latent_attention for long chunks: keys and values of each head are made from the latent cache.
   bool prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
                         const CacheLayer& cache, const Batch& batch);
-  cuda::Operand quantised(const Tensor& x, const Weight& w);
-  Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
-  void take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows);
   void carve_experts(cuda::MoeArgs& p, bool merged);
   void run_experts(cuda::MoeArgs& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
@@ -100,7 +92,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   cudaStream_t stream_ = nullptr;
-  cuda::Device hopper_;
+  cuda::Device gpu_;
   std::string description_;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs

@@ -8,7 +8,7 @@
 
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/small.h"
+#include "backends/cuda/decode.h"
 
 namespace fathom {
 namespace {
@@ -24,7 +24,7 @@ bool CudaBackend::prompt_attention(const Tensor& o, const Tensor& q, const Tenso
                                    const CacheLayer& cache, const Batch& batch) {
   const i64 tokens = q.dim(0), heads = q.dim(1), c = cache.kv_lora_rank, width = cache.width(), rope = width - c,
             nope = q.dim(2) - rope, total = batch.total_context;
-  if (hopper_.encode == nullptr || tokens < kExpandFrom * std::max<i64>(batch.sequences(), 1) || total == 0 ||
+  if (!gpu_.sm90a || tokens < kExpandFrom * std::max<i64>(batch.sequences(), 1) || total == 0 ||
       !batch.context_starts.defined() || nope != 128 || rope != 64 || o.dim(2) != 128 || c % 64 != 0 ||
       !is_bf16(cache.latent) || !is_bf16(o) || !is_bf16(q) || !is_bf16(kv_pe) || !is_bf16(args.wk_b) ||
       !aligned_rows(q) || q.stride(1) % 8 != 0)
@@ -44,24 +44,26 @@ bool CudaBackend::prompt_attention(const Tensor& o, const Tensor& q, const Tenso
   const Tensor rows(scratch, DType::bf16, {total, width}, device());
   gather_latent(rows, cache, batch);
 
-  cuda::WideProduct p;
+  cuda::Product p;
   p.x = rows.data();
   p.x_stride = width;
   p.rows = total;
+  p.w_head = nope * c;
   for (i64 first = 0; first < heads; first += group) {
     const i64 n = std::min(group, heads - first);
     const Tensor expanded(scratch + latent_bytes, DType::bf16, {total, n, nope + o.dim(2)}, device());
-    p.y_stride = expanded.stride(0);
+    p.heads = static_cast<int>(n);
     p.y_head = expanded.stride(1);
-    p.y = expanded.data();
-    p.w = {args.wk_b.narrow(0, first, n).data(), nullptr, cuda::Type::bf16, false, n, nope, c};
+    p.part[0].y_stride = expanded.stride(0);
+    p.part[0].y = expanded.data();
+    p.part[0].w = {args.wk_b.narrow(0, first, n).data(), nullptr, cuda::Type::bf16, false, n, nope, c};
     p.w_transposed = true;
-    cuda::gemm_run(stream(), hopper_, p);
-    p.y = expanded.as<bf16_bits>() + nope;
-    p.w.data = args.wv_b.narrow(0, first, n).data();
+    product(p);
+    p.part[0].y = expanded.as<bf16_bits>() + nope;
+    p.part[0].w.data = args.wv_b.narrow(0, first, n).data();
     p.w_transposed = false;
-    cuda::gemm_run(stream(), hopper_, p);
-    cuda::attend_prompt(stream(), hopper_, array_of(o.narrow(1, first, n)), array_of(q.narrow(1, first, n)),
+    product(p);
+    cuda::attend_prompt(stream(), gpu_, array_of(o.narrow(1, first, n)), array_of(q.narrow(1, first, n)),
                         {array_of(expanded), array_of(split(rows, c, rope)[1])}, sequences_of(batch), args.scale);
   }
   return true;
