@@ -1,5 +1,8 @@
 // The reference's own kernels on the GPU: act_quant and weight_dequant bit for bit, fp8_gemm within its rounding.
+#include "backends/cuda/arrays.h"
 #include "cuda/twin.h"
+#include "kernels/cuda/rows/rows.h"
+#include "quant/fp8_block.h"
 #include "support/safetensors.h"
 
 namespace fathom::test {
@@ -52,7 +55,9 @@ TEST_F(KernelsGolden, ActQuantIsBitEqual) {
   for (const bool power_of_two : {false, true}) {
     const std::string kind = power_of_two ? "ue8m0" : "f32";
     const Tensor codes = empty(x.shape(), DType::e4m3), scales = empty({x.dim(0), x.dim(1) / 128}, DType::f32);
-    gpu_->quantize(codes, scales, x, power_of_two);
+    gpu_->synchronize();  // the kernel is called on another stream
+    cuda::quantize(nullptr, codes.as<e4m3_bits>(), scales.as<float>(), array_of(x), power_of_two);
+    cudaDeviceSynchronize();
     EXPECT_EQ(bytes(codes), expected("act.q." + kind)) << kind;
     EXPECT_EQ(bytes(scales), expected("act.s." + kind)) << kind;
   }
@@ -60,7 +65,7 @@ TEST_F(KernelsGolden, ActQuantIsBitEqual) {
 
 TEST_F(KernelsGolden, WeightDequantIsBitEqual) {
   const Tensor w = on_gpu("deq.w", DType::e4m3), y = empty(w.shape(), DType::bf16);
-  gpu_->dequantize(y, {w, on_gpu("deq.s", DType::f32), &kFp8Block128});
+  gpu_->run(op::Dequantize{y, {w, on_gpu("deq.s", DType::f32), &kFp8Block128}});
   EXPECT_EQ(bytes(y), expected("deq.y"));
 }
 
@@ -74,7 +79,7 @@ TEST_F(KernelsGolden, Fp8GemmIsWithinItsRounding) {
     const auto exact = values(exact_all.narrow(0, 0, rows)), reference = values(reference_all.narrow(0, 0, rows));
     for (const DType type : {DType::f32, DType::bf16}) {
       const Tensor y = empty({rows, exact_all.dim(1)}, type);
-      gpu_->linear(y, a.narrow(0, 0, rows), w, GemmMode::fp8);
+      gpu_->run(op::Linear{y, a.narrow(0, 0, rows), w, GemmMode::fp8});
       const double ours = distance(numbers(y), exact), theirs = distance(reference, exact);
       std::printf("fp8_gemm of %lld rows in %s: error %.2e, the reference's in bf16 %.2e\n",
                   static_cast<long long>(rows), std::string(name_of(type)).c_str(), ours, theirs);

@@ -34,11 +34,11 @@ inline bool latent_fits(const Tensor& q, const CacheLayer& cache) {
 // of a key tile: the rounds of tiles, a multiprocessor working on one after the other, or on two blocks that have one
 // each; then the addition of the parts, which are written and read again.
 inline int splits_of(i64 blocks, i64 longest, i64 processors) {
-  constexpr i64 kTile = 64;
+  constexpr i64 kTile = 64, kMost = cuda::MlaArgs::kMostSplits;
   const i64 tiles = std::max<i64>((longest + kTile - 1) / kTile, 1);
   double least = 1e30;
   i64 best = 1;
-  for (i64 s = 1; s <= std::min<i64>({tiles, processors, cuda::MlaArgs::kMostSplits}); ++s) {
+  for (i64 s = 1; s <= std::min({tiles, processors, kMost}); ++s) {
     const i64 each = (tiles + s - 1) / s, at_once = each == 1 ? processors * 3 / 2 : processors;
     const auto written = static_cast<double>(blocks * s) / processors;
     const double rounds = static_cast<double>((blocks * s + at_once - 1) / at_once * each);
@@ -48,15 +48,14 @@ inline int splits_of(i64 blocks, i64 longest, i64 processors) {
   return static_cast<int>(best);
 }
 
-inline cuda::MlaArgs latent_of(const cuda::Device& gpu, const Batch& batch, const CacheLayer& cache, i64 heads,
-                               float scale) {
+inline cuda::MlaArgs latent_of(const cuda::Device& gpu, const Sequences& sequences, const CacheLayer& cache, i64 heads, float scale) {
   cuda::MlaArgs p;
-  p.tokens = static_cast<int>(batch.tokens());
+  p.tokens = static_cast<int>(sequences.tokens());
   p.heads = static_cast<int>(heads);
   p.cache = cache_of(cache);
-  p.seqs = sequences_of(batch);
+  p.seqs = sequences_of(sequences);
   p.scale = scale;
-  p.splits = splits_of(batch.tokens() * ((heads + 15) / 16), batch.max_context, gpu.multiprocessors);
+  p.splits = splits_of(sequences.tokens() * ((heads + 15) / 16), sequences.max_context, gpu.multiprocessors);
   return p;
 }
 

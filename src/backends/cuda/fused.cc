@@ -36,16 +36,18 @@ bool same_kind(std::span<const Weight> ws) {
 
 }  // namespace
 
-bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
-                                   const CacheLayer& cache, const Batch& batch) {
+bool CudaBackend::try_run(const op::LatentAttention& op) {
+  const Tensor &o = op.o, &q = op.q, &kv_pe = op.kv_pe;
+  const LatentAttention& args = op.args;
+  const CacheLayer& cache = op.cache;
+  const Sequences& sequences = op.sequences;
   // Decode: each token is the only one of its sequence.
-  const bool few = q.dim(0) == batch.sequences() ? fused_rows(q.dim(0)) : small_rows(q.dim(0));
-  if (!few) return prompt_attention(o, q, kv_pe, args, cache, batch);
-  if (!latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
+  const bool few = q.dim(0) == sequences.sequences() ? fused_rows(q.dim(0)) : small_rows(q.dim(0));
+  if (!few || !latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
       args.wk_b.dtype() != DType::bf16 || args.wk_b.dim(2) % 8 != 0 || q.dim(2) % 8 != 0 || !aligned_rows(kv_pe))
     return false;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = cache.kv_lora_rank, nope = args.wk_b.dim(2);
-  cuda::MlaArgs p = latent_of(gpu_, batch, cache, heads, args.scale);
+  cuda::MlaArgs p = latent_of(gpu_, sequences, cache, heads, args.scale);
   const auto carve = [&](void* base) {
     Carver carver(base);
     auto* q_c = carver.take<bf16_bits>(tokens * heads * c);
@@ -61,10 +63,10 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
   p.q_stride = q.stride(0);
   p.kv_pe = kv_pe.data();
   p.kv_stride = kv_pe.stride(0);
-  p.gain = args.kv_norm.as<float>();
-  p.eps = args.eps;
+  p.gain = args.kv_norm.gain.as<float>();
+  p.eps = args.kv_norm.eps;
   p.freqs = args.freqs.as<float>();
-  p.slots = batch.slots.as<std::int32_t>();
+  p.slots = sequences.slots.as<std::int32_t>();
   p.wk_b.data = args.wk_b.data();
   p.q_c_stride = heads * c;
   p.q_c_head = c;
@@ -82,30 +84,33 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
     return true;
   }
   cuda::mla_combine(stream(), p);
-  head_matmul(o, Tensor(p.o_c, DType::bf16, {tokens, heads, c}, device()), args.wv_b);
+  run(op::HeadMatmul{o, Tensor(p.o_c, DType::bf16, {tokens, heads, c}, device()), args.wv_b});
   return true;
 }
 
-bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) {
-  const i64 tokens = h.dim(0), dim = h.dim(1), experts = layer.w1.data.dim(0), top_k = layer.route.top_k;
-  const Weight all[] = {layer.w1, layer.w2, layer.w3, layer.shared_w1, layer.shared_w2, layer.shared_w3};
-  if (!fused_rows(tokens) || !same_kind(all) || layer.gate.format != &kBf16 || layer.gate.out() != experts ||
+bool CudaBackend::try_run(const op::ExpertsAdd& op) {
+  const Tensor& h = op.h;
+  const auto& [gate, routed, first, shared_experts] = op.layer;
+  const GemmMode mode = op.mode;
+  const i64 tokens = h.dim(0), dim = h.dim(1), experts = op.layer.n_local(), top_k = gate.route.top_k;
+  const Weight all[] = {routed.w1, routed.w2, routed.w3, shared_experts.w1, shared_experts.w2, shared_experts.w3};
+  if (!fused_rows(tokens) || !same_kind(all) || gate.weight.format != &kBf16 || gate.weight.out() != experts ||
       experts > 1024 || top_k > experts || dim % 8 != 0)
     return false;
   for (const Weight& w : all)
     if (!small_weight(w, mode)) return false;
   cuda::MoeArgs p;
   p.tokens = static_cast<int>(tokens);
-  p.quantise = quantises(layer.w1, mode);
-  p.gate = matrix_of(layer.gate);
-  route_args(p.route, layer.bias, layer.route, tokens, experts);
+  p.quantise = quantises(routed.w1, mode);
+  p.gate = matrix_of(gate.weight);
+  route_args(p.route, gate.bias, gate.route, tokens, experts);
   p.route.logits_stride = experts;
   p.counter = counter();
   p.multiprocessors = gpu_.multiprocessors;
-  p.w1 = matrix_of(layer.w1), p.w2 = matrix_of(layer.w2), p.w3 = matrix_of(layer.w3);
-  p.shared_w1 = matrix_of(layer.shared_w1), p.shared_w2 = matrix_of(layer.shared_w2);
-  p.shared_w3 = matrix_of(layer.shared_w3);
-  p.eps = layer.eps;
+  p.w1 = matrix_of(routed.w1), p.w2 = matrix_of(routed.w2), p.w3 = matrix_of(routed.w3);
+  p.shared_w1 = matrix_of(shared_experts.w1), p.shared_w2 = matrix_of(shared_experts.w2);
+  p.shared_w3 = matrix_of(shared_experts.w3);
+  p.eps = op.norm.eps;
   p.y = h.as<float>();
   p.y_stride = h.stride(0);
   const bool merged = tokens <= 8 && tokens * top_k <= 64;
@@ -113,15 +118,15 @@ bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmM
   if (tokens <= 8 && cuda::input_fits_shared(gpu_, tokens, dim) && aligned_rows(h)) {
     p.x = h.data();
     p.x_stride = h.stride(0);
-    p.gain = layer.norm.as<float>();
+    p.gain = op.norm.gain.as<float>();
   } else {
     const Tensor x(p.normed, DType::bf16, h.shape(), device());
-    rms_norm(x, h, layer.norm, layer.eps);
+    run(op::RmsNorm{x, h, op.norm});
     if (p.quantise) cuda::quantize(stream(), p.x_codes.data, p.x_codes.scale, array_of(x), p.w1.power_of_two);
     p.x = p.normed;
     p.x_stride = dim;
   }
-  run_experts(p, layer.w1.format->has_scale());
+  run_experts(p, routed.w1.format->has_scale());
   if (merged) return true;
   cuda::Product shared;  // the shared experts' second half
   shared.part[0] = {p.shared_w2, p.y, cuda::Type::f32, p.y_stride};
@@ -177,28 +182,28 @@ void CudaBackend::run_experts(cuda::MoeArgs& p, bool fp8) {
   fp8 ? cuda::moe_down_fp8(s, p) : cuda::moe_down_bf16(s, p);
 }
 
-bool CudaBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
-                          i64 block_size) {
+bool CudaBackend::try_run(const op::Advance& op) {
+  const Sequences& all = op.batch.runs.front();
   cuda::Advance a{};
-  a.ids = batch.ids.as<std::int32_t>();
-  a.positions = batch.positions.as<std::int32_t>();
-  a.slots = batch.slots.as<std::int32_t>();
-  a.context_lens = batch.context_lens.as<std::int32_t>();
-  a.block_tables = batch.block_tables.as<std::int32_t>();
-  a.table_stride = batch.block_tables.stride(0);
-  a.table_width = static_cast<int>(batch.block_tables.dim(1));
-  a.block_size = static_cast<int>(block_size);
-  a.drawn = drawn.as<std::int32_t>();
-  a.step = step.as<i64>();
-  a.log = log.as<std::int32_t>();
-  a.log_rows = static_cast<int>(log.dim(0) - 1);
-  a.count = static_cast<int>(batch.tokens());
+  a.ids = op.batch.ids.as<std::int32_t>();
+  a.positions = all.positions.as<std::int32_t>();
+  a.slots = all.slots.as<std::int32_t>();
+  a.context_lens = all.context_lens.as<std::int32_t>();
+  a.block_tables = all.block_tables.as<std::int32_t>();
+  a.table_stride = all.block_tables.stride(0);
+  a.table_width = static_cast<int>(all.block_tables.dim(1));
+  a.block_size = static_cast<int>(op.block_size);
+  a.drawn = op.drawn.as<std::int32_t>();
+  a.step = op.step.as<i64>();
+  a.log = op.log.as<std::int32_t>();
+  a.log_rows = static_cast<int>(op.log.dim(0) - 1);
+  a.count = static_cast<int>(op.batch.tokens());
   cuda::advance(stream(), a);
   return true;
 }
 
-bool CudaBackend::fill_random(const Tensor& x, std::uint64_t seed) {
-  cuda::fill_random(stream(), array_of(x), seed);
+bool CudaBackend::try_run(const op::FillRandom& op) {
+  cuda::fill_random(stream(), array_of(op.x), op.seed);
   return true;
 }
 

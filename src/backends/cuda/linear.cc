@@ -37,56 +37,57 @@ bool CudaBackend::product(const cuda::Product& p) {
   return true;
 }
 
-void CudaBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
-  product(product_of(y, x, w, mode));
-}
+void CudaBackend::run(const op::Linear& op) { product(product_of(op.y, op.x, op.w, op.mode)); }
 
-void CudaBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
-                                 GemmMode mode) {
-  cuda::Product p = product_of(y, x, w, mode);
-  p.offsets = offsets.as<std::int32_t>();
+void CudaBackend::run(const op::GroupedLinear& op) {
+  cuda::Product p = product_of(op.y, op.x, op.w, op.mode);
+  p.offsets = op.offsets.as<std::int32_t>();
   product(p);
 }
 
-void CudaBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) {
-  cuda::Product p = product_of(y, x, {w, {}, &kBf16}, GemmMode::bf16);
+void CudaBackend::run(const op::HeadMatmul& op) {
+  const auto& [y, x, w, transposed] = op;
+  cuda::Product p;
+  p.part[0].w = {w.data(), nullptr, type_of(w.dtype()), false, w.dim(0), y.dim(2), x.dim(2)};
+  p.part[0].y = y.data(), p.part[0].y_type = type_of(y.dtype()), p.part[0].y_stride = y.stride(0);
+  p.rows = x.dim(0);
+  p.x = x.data(), p.x_type = type_of(x.dtype()), p.x_stride = x.stride(0);
   p.heads = static_cast<int>(x.dim(1));
   p.x_head = x.stride(1), p.w_head = w.stride(0), p.y_head = y.stride(1);
+  p.w_transposed = transposed;
   product(p);
 }
 
-bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
-                              std::span<const Weight> ws, GemmMode mode) {
-  if (ys.size() > cuda::kMostParts) return false;
-  for (const Weight& w : ws)
-    if (w.format != ws[0].format) return false;
-  cuda::Product p = product_of(ys, x, ws, mode);
-  p.gain = gain.as<float>();
-  p.eps = eps;
+bool CudaBackend::try_run(const op::NormLinear& op) {
+  for (const Weight& w : op.ws)
+    if (op.ws.size() > cuda::kMostParts || w.format != op.ws[0].format) return false;
+  cuda::Product p = product_of(op.ys, op.x.x, op.ws, op.mode);
+  p.gain = op.x.norm.gain.as<float>();
+  p.eps = op.x.norm.eps;
   return product(p);
 }
 
-bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) {
-  cuda::Product p = product_of(h, x, w, mode);
+bool CudaBackend::try_run(const op::LinearAdd& op) {
+  cuda::Product p = product_of(op.h, op.x, op.w, op.mode);
   p.add = true;
   return product(p);
 }
 
-bool CudaBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3,
-                                 const Tensor& offsets, GemmMode mode) {
+bool CudaBackend::try_run(const op::GroupedSwiGlu& op) {
+  const auto& [y, x, w1, w3, offsets, mode] = op;
   if (w1.format != w3.format || y.dtype() != DType::bf16) return false;
   if (x.dim(0) == 0) return true;
-  const Tensor other(nullptr, DType::bf16, y.shape(), device());
+  Tensor other(nullptr, DType::bf16, y.shape(), device());
   cuda::Product p = product_of(std::array{y, other}, x, std::array{w1, w3}, mode);
   p.offsets = offsets.as<std::int32_t>();
   const cuda::ProductShape shape = cuda::shape_of(p);
   const cuda::Choice choice = cuda::choose(shape, gpu_);
-  const i64 bytes = aligned(y.numel() * 2);
-  auto* scratch =
-      static_cast<std::byte*>(workspace(static_cast<std::size_t>(bytes + cuda::scratch_bytes(shape, choice.plan))));
+  const i64 bytes = aligned(y.numel() * 2) + cuda::scratch_bytes(shape, choice.plan);
+  auto* scratch = static_cast<std::byte*>(workspace(static_cast<std::size_t>(bytes)));
   p.part[1].y = scratch;
-  cuda::run(stream(), gpu_, p, choice, scratch + bytes);
-  silu_mul(y, y, Tensor(scratch, DType::bf16, y.shape(), device()));
+  cuda::run(stream(), gpu_, p, choice, scratch + aligned(y.numel() * 2));
+  other = Tensor(scratch, DType::bf16, y.shape(), device());
+  run(op::SiluMul{y, y, other});
   return true;
 }
 

@@ -8,7 +8,7 @@
 
 namespace fathom::cuda {
 
-// Where each token of a pass stands: see ops/types.h, Batch.
+// Where each token of a pass stands: see ops/attention.h, Sequences.
 struct Sequences {
   const std::int32_t* positions;       // [T]
   const std::int32_t* seq_starts;      // [S + 1]

@@ -92,7 +92,7 @@ ProductPlan mma_plan(const ProductShape& p, const Device&) {
   return {p.norm, p.quantise ? Codes::dequantised : Codes::none, 256, 128};
 }
 
-bool simple_supports(const ProductShape& p, const Device&) { return !p.add && !p.transposed; }
+bool simple_supports(const ProductShape& p, const Device&) { return !p.add; }
 double simple_cost(const ProductShape&) { return 1e9; }
 ProductPlan simple_plan(const ProductShape& p, const Device&) {
   return {p.norm, p.quantise ? Codes::by_row : Codes::none, 64, 64};

@@ -31,7 +31,7 @@ struct Product {
   const std::int32_t* offsets = nullptr;  // [count + 1]: rows offsets[e] .. offsets[e + 1] take matrix e
   int heads = 1;
   i64 x_head = 0, w_head = 0, y_head = 0;  // from head to head; x_head 0: all heads have the same rows
-  bool w_transposed = false;               // bf16 [heads, in, 128]
+  bool w_transposed = false;               // [heads, in, out]
   // What comes first: rows are RMS-normalised with these gains, then quantised.
   const float* gain = nullptr;  // [in]
   float eps = 0;

@@ -15,9 +15,10 @@ struct Source {
   const float* scale;
   i64 scale_stride;
   int rows_a_scale;
+  i64 column = 1;  // from one entry of a row to the next, without scales
 
   __device__ float at(i64 row, i64 k) const {
-    if (type != Type::e4m3) return load(data, type, row * stride + k);
+    if (type != Type::e4m3) return load(data, type, row * stride + k * column);
     return e4m3_to_float(static_cast<const std::uint8_t*>(data)[row * stride + k]) *
            scale[row / rows_a_scale * scale_stride + k / 128];
   }
@@ -90,14 +91,9 @@ SimplePlan plan_of(const Product& p, int part) {
   const Product::Part& to = p.part[part];
   const i64 in = to.w.in;
   const float* x_scale = p.x_type == Type::e4m3 ? p.x_scale : nullptr;
-  return {{p.x, p.x_type, p.x_stride, x_scale, in / 128, 1},
-          {to.w.data, to.w.type, in, to.w.scale, (in + 127) / 128, 128},
-          to.y,
-          to.y_type,
-          to.y_stride,
-          p.rows,
-          to.w.out,
-          in};
+  Source w{to.w.data, to.w.type, in, to.w.scale, (in + 127) / 128, 128};
+  if (p.w_transposed) w.stride = 1, w.column = to.w.out;
+  return {{p.x, p.x_type, p.x_stride, x_scale, in / 128, 1}, w, to.y, to.y_type, to.y_stride, p.rows, to.w.out, in};
 }
 
 unsigned tiles(i64 n) { return static_cast<unsigned>((n + kTile - 1) / kTile); }

@@ -7,7 +7,7 @@
 
 namespace fathom::cuda {
 
-// See ops/fused.h, advance.
+// See ops/sampling.h, advance.
 struct Advance {
   std::int32_t *ids, *positions, *slots, *context_lens;  // [count]
   const std::int32_t* block_tables;                      // [count, table_stride]
