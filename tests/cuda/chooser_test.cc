@@ -139,6 +139,17 @@ TEST(Chooser, OneKernelIsTheCheapest) {
     }
 }
 
+TEST(Chooser, ChoicesAreDescribed) {
+  ProductShape s;
+  s.rows = 64, s.in = 7168, s.out[0] = 2112, s.w = Type::e4m3, s.quantise = s.norm = true;
+  // 17 tiles of 128 outputs in 8 parts each would be 136 blocks: four more than the multiprocessors.
+  EXPECT_EQ(describe(choose(s, h200(false))), "sm90_splitk  tile 112 x  64  splits 8  norm first  codes by column");
+  s.rows = 1, s.quantise = false, s.x = Type::f32;
+  EXPECT_EQ(describe(choose(s, h200(true))), "gemv         tile  16 x   8  splits 1");
+  s.norm = false, s.add = true;
+  EXPECT_EQ(describe(choose(s, h200(true))), "none: the plain form");
+}
+
 TEST(Chooser, ShapesAreThoseOfTheProduct) {
   alignas(16) static constexpr char memory[64] = {};
   Product p;

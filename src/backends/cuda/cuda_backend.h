@@ -37,6 +37,8 @@ class CudaBackend final : public Backend {
   // tokens, since the expanded one reads a key once for 128 tokens; the others have no fast kernel for it.
   i64 expand_from() const override { return has_hopper_kernels() ? 64 : i64{1} << 40; }
 
+  std::string explain(const ProductCase& product) const override;
+
   FATHOM_OVERRIDE_OPERATIONS
   FATHOM_OVERRIDE_FUSED_OPERATIONS
 

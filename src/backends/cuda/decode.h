@@ -48,7 +48,8 @@ inline int splits_of(i64 blocks, i64 longest, i64 processors) {
   return static_cast<int>(best);
 }
 
-inline cuda::MlaArgs latent_of(const cuda::Device& gpu, const Sequences& sequences, const CacheLayer& cache, i64 heads, float scale) {
+inline cuda::MlaArgs latent_of(const cuda::Device& gpu, const Sequences& sequences, const CacheLayer& cache, i64 heads,
+                               float scale) {
   cuda::MlaArgs p;
   p.tokens = static_cast<int>(sequences.tokens());
   p.heads = static_cast<int>(heads);

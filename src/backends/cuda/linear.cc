@@ -1,8 +1,10 @@
 // Products: each is described once, and the chooser of kernels/cuda/linear takes the kernel.
+#include <algorithm>
 #include <array>
 
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/decode.h"
 #include "kernels/cuda/linear/chooser.h"
 
 namespace fathom {
@@ -35,6 +37,23 @@ bool CudaBackend::product(const cuda::Product& p) {
   const i64 bytes = cuda::scratch_bytes(shape, choice.plan);
   cuda::run(stream(), gpu_, p, choice, bytes > 0 ? workspace(static_cast<std::size_t>(bytes)) : nullptr);
   return true;
+}
+
+std::string CudaBackend::explain(const ProductCase& product) const {
+  if (product.experts > 0 && fused_rows(product.tokens)) return "moe: experts of few tokens";
+  cuda::ProductShape shape;
+  shape.rows = product.rows;
+  shape.in = product.in;
+  shape.parts = static_cast<int>(product.outs.size());
+  std::copy(product.outs.begin(), product.outs.end(), shape.out);
+  shape.groups = product.experts;
+  shape.w = type_of(product.format->element);
+  shape.norm = product.norm;
+  shape.x = product.norm ? cuda::Type::f32 : cuda::Type::bf16;
+  shape.quantise = product.mode == GemmMode::fp8 && product.format->has_scale();
+  shape.add = shape.y_f32 = product.add;
+  shape.x_aligned = shape.w_aligned = product.in % 16 == 0;
+  return cuda::describe(cuda::choose(shape, gpu_));
 }
 
 void CudaBackend::run(const op::Linear& op) { product(product_of(op.y, op.x, op.w, op.mode)); }

@@ -1,5 +1,7 @@
 #include "kernels/cuda/linear/chooser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kernels/cuda/linear/code_rows.h"
@@ -148,6 +150,15 @@ Choice choose(const ProductShape& shape, const Device& device) {
       best.kernel = &k;
   if (best.kernel != nullptr) best.plan = best.kernel->plan(shape, device);
   return best;
+}
+
+std::string describe(const Choice& choice) {
+  if (choice.kernel == nullptr) return "none: the plain form";
+  constexpr const char* kCodes[] = {"", "  codes in the kernel", "  codes by row", "  codes by column",
+                                    "  codes as bf16"};
+  const ProductPlan& plan = choice.plan;
+  return fmt::format("{:11}  tile {:3} x {:3}  splits {}{}{}", choice.kernel->name, plan.outputs, plan.rows,
+                     plan.splits, plan.norm_first ? "  norm first" : "", kCodes[static_cast<int>(plan.codes)]);
 }
 
 i64 scratch_bytes(const ProductShape& p, const ProductPlan& plan) {

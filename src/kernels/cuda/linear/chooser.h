@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/linear/product.h"
@@ -41,6 +42,8 @@ struct Choice {
   ProductPlan plan;
 };
 Choice choose(const ProductShape& shape, const Device& device);
+// "sm90_splitk  tile 128 x 64  splits 2  codes by column".
+std::string describe(const Choice& choice);
 
 // Bytes of scratch that the choice needs for such a product.
 i64 scratch_bytes(const ProductShape& shape, const ProductPlan& plan);
