@@ -11,8 +11,6 @@ namespace {
 
 constexpr i64 kChunk = 512;      // prompt tokens of a pass
 constexpr i64 kGpuChunk = 4096;  // there each pass reads all weights for little work
-constexpr i64 kBlockSize = 16;   // tokens: small blocks share more of a conversation's beginning
-constexpr i64 kSteps = 8;        // decode passes planned at once where the host would hold them up
 
 // Shows on a terminal how far the weights are read; nothing for models that load at once.
 class LoadProgress {
@@ -55,25 +53,15 @@ Session::Session(const ModelSource& source, const ModelFlags& flags, i64 max_bat
   const bool gpu = backend_->device().type == DeviceType::cuda;
   const i64 chunk = std::min(flags.chunk > 0 ? flags.chunk : gpu ? kGpuChunk : kChunk, args.max_seq_len);
   LoadProgress progress(*source.checkpoint);
-  runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args,
-                                     RunnerOptions{.max_tokens = std::max(chunk, args.max_batch_size),
-                                                   .max_sequences = args.max_batch_size,
-                                                   .max_seq_len = args.max_seq_len,
-                                                   .blocks = (flags.cache_tokens + kBlockSize - 1) / kBlockSize,
-                                                   .block_size = kBlockSize,
-                                                   .max_steps = kSteps,
-                                                   .map = flags.mmap,
-                                                   .record = !flags.no_graphs,
-                                                   .compute = flags.options()},
-                                     std::ref(progress));
-  const bool ahead = gpu && !flags.no_graphs && flags.options().attn == AttnImpl::absorb;
-  engine_ = std::make_unique<Engine>(*runner_, SchedulerOptions{.max_batch_size = args.max_batch_size,
-                                                                .max_seq_len = args.max_seq_len,
-                                                                .chunk = chunk,
-                                                                .blocks = runner_->options().blocks,
-                                                                .block_size = kBlockSize,
-                                                                .vocab_size = args.vocab_size,
-                                                                .max_steps = ahead ? kSteps : 1});
+  RunnerOptions options{
+      .limits = {.max_tokens = std::max(chunk, args.max_batch_size), .max_sequences = args.max_batch_size},
+      .map = flags.mmap,
+      .record = !flags.no_graphs,
+      .compute = flags.options()};
+  options.limits.blocks = options.limits.blocks_of(flags.cache_tokens);
+  runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args, options, std::ref(progress));
+  engine_ = std::make_unique<Engine>(
+      *runner_, SchedulerOptions{.limits = runner_->limits(), .chunk = chunk, .vocab_size = args.vocab_size});
 }
 
 Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerFlags& flags, i64 n) const {
@@ -88,7 +76,8 @@ Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerFlags&
 }
 
 void Session::warm_up() {
-  const bool recorded = engine_->scheduler().options().max_steps > 1;  // by the second step, replayed by the third
+  const bool recorded =
+      engine_->scheduler().options().limits.max_steps > 1;  // by the second step, replayed by the third
   engine_->submit({.id = -1, .prompt = tokenizer_.encode_with_bos("DeepSeek"), .max_new_tokens = recorded ? 4 : 2});
   while (!engine_->idle()) engine_->step();
 }

@@ -53,11 +53,11 @@ Tensor latent_attention(Context& ctx, const Tensor& q, const Tensor& kv_pe, cons
   return o;
 }
 
-bool advance(Context& ctx, const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
+bool advance(Context& ctx, const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
              i64 block_size) {
   CHECK(batch.tokens() == batch.sequences() && drawn.dim(0) == batch.tokens() && log.dim(1) == batch.tokens(),
         "advance: {} tokens of {} sequences, {} drawn", batch.tokens(), batch.sequences(), drawn.dim(0));
-  return ctx.backend.advance(batch, drawn, step, log, block_size);
+  return ctx.backend.advance(batch, drawn, sampling, log, block_size);
 }
 
 }  // namespace fathom::ops

@@ -32,10 +32,10 @@ Tensor latent_attention(Context& ctx, const Tensor& q, const Tensor& kv_pe, cons
                         const CacheLayer& cache, const Batch& batch);
 
 // Makes the batch of a decode pass (token i is the only one of sequence i) that of the next: ids = drawn, positions and
-// context lengths + 1, slots from the block tables (sequences whose slot was -1 keep it), step + 1. Row log[0, 0] of
-// log int32 [1 + n, N] receives the drawn ids; log[0, 0] counts the rows and starts at 0. False where the device
+// context lengths + 1, slots from the block tables (sequences whose slot was -1 keep it), their steps + 1. Row log[0,
+// 0] of log int32 [1 + n, N] receives the drawn ids; log[0, 0] counts the rows and starts at 0. False where the device
 // cannot.
-bool advance(Context& ctx, const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
+bool advance(Context& ctx, const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
              i64 block_size);
 
 }  // namespace fathom::ops

@@ -218,9 +218,7 @@ Tensor sample(Context& ctx, const Tensor& logits, const SampleArgs& args) {
   CHECK(logits.dtype() == DType::f32 && logits.rank() == 2, "sample: logits are {} {}", name_of(logits.dtype()),
         to_string(logits.shape()));
   const Shape n{logits.dim(0)};
-  for (const Tensor* parameter :
-       {&args.temperature, &args.top_k, &args.top_p, &args.min_p, &args.repetition_penalty, &args.seed, &args.step})
-    check_shape("sample", "a parameter", *parameter, n);
+  check_shape("sample", "rows", args.rows, {n[0], sizeof(RowSampling)});
   Tensor ids = ctx.arena.empty(n, DType::i32);
   ctx.backend.sample(ids, logits, args);
   ctx.backend.mark_not_finite(ids, logits);

@@ -187,10 +187,10 @@ bool TraceBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight
                [&](Backend& b) { return b.grouped_swiglu(y, x, w1, w3, offsets, mode); });
 }
 
-bool TraceBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
+bool TraceBackend::advance(const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
                            i64 block_size) {
   return tried("advance", {batch.ids, drawn},
-               [&](Backend& b) { return b.advance(batch, drawn, step, log, block_size); });
+               [&](Backend& b) { return b.advance(batch, drawn, sampling, log, block_size); });
 }
 
 }  // namespace fathom

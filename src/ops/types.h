@@ -1,6 +1,7 @@
 // Plain argument structs that the model and the backends share.
 #pragma once
 
+#include "base/sampling.h"
 #include "quant/weight.h"
 #include "tensor/tensor.h"
 
@@ -88,13 +89,7 @@ struct ExpertsLayer {
 
 // Sampling of one token for each of N rows; row i's choice depends on its own parameters, seed and step alone.
 struct SampleArgs {
-  Tensor temperature;         // [N] float32; 0 or less takes the largest logit (the first of equals)
-  Tensor top_k;               // [N] int32; 0: no limit
-  Tensor top_p;               // [N] float32; 1: no limit
-  Tensor min_p;               // [N] float32; 0: no limit
-  Tensor repetition_penalty;  // [N] float32; 1: none. Logits of seen tokens are divided (positive) or multiplied by it
-  Tensor seed;                // [N] int64
-  Tensor step;                // [N] int64: how many tokens the sequence has drawn before; the random stream's counter
+  Tensor rows;  // u8 [N, sizeof(RowSampling)]: an array of RowSampling
   Tensor seen;  // [N, ceil(vocab / 8)] u8 bit set of tokens already in the sequence; undefined: none has a penalty
 };
 

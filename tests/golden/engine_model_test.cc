@@ -58,11 +58,7 @@ struct Model {
         checkpoint(open_checkpoint(tiny())),
         backend(std::move(device)),
         runner(*backend, comm, *checkpoint, with_bias(args),
-               {.max_tokens = 512,
-                .max_sequences = 8,
-                .max_seq_len = 2048,
-                .blocks = blocks,
-                .block_size = kBlockSize,
+               {.limits = {.max_seq_len = 2048, .blocks = blocks, .block_size = kBlockSize},
                 .record = record,
                 .compute = compute}) {}
 
@@ -72,13 +68,9 @@ struct Model {
   }
 
   SchedulerOptions options(i64 chunk = 512, i64 max_steps = 1) const {
-    return {.max_batch_size = 8,
-            .max_seq_len = 2048,
-            .chunk = chunk,
-            .blocks = runner.options().blocks,
-            .block_size = kBlockSize,
-            .vocab_size = args.vocab_size,
-            .max_steps = max_steps};
+    SchedulerOptions options{.limits = runner.limits(), .chunk = chunk, .vocab_size = args.vocab_size};
+    options.limits.max_steps = max_steps;
+    return options;
   }
 
   ModelArgs args;
@@ -147,7 +139,7 @@ TEST(EngineModel, StepsTogetherGiveTheSame) {
 // Logits of tokens that attend to all rows before them: together they read every row of the cache.
 std::vector<std::vector<float>> readings(Model& model) {
   std::vector<std::vector<float>> rows;
-  for (i64 position = 255; position < model.runner.options().blocks * kBlockSize; position += 256)
+  for (i64 position = 255; position < model.runner.limits().blocks * kBlockSize; position += 256)
     rows.push_back(model.runner.forward(single_sequence_plan(Ids{7}, position, kBlockSize, true), false).logits);
   return rows;
 }

@@ -55,7 +55,8 @@ class CpuBackend : public Backend {
 
   void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
   void mark_not_finite(const Tensor& ids, const Tensor& logits) override;
-  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
+  bool advance(const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
+               i64 block_size) override;
 
  private:
   using Body = std::function<void(i64 begin, i64 end, int worker)>;

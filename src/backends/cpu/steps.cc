@@ -18,7 +18,7 @@ void CpuBackend::mark_not_finite(const Tensor& ids, const Tensor& logits) {
   });
 }
 
-bool CpuBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
+bool CpuBackend::advance(const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
                          i64 block_size) {
   const i64 count = batch.tokens(), width = batch.block_tables.dim(1);
   auto* rows = log.as<std::int32_t>();
@@ -32,7 +32,7 @@ bool CpuBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& 
     const std::int32_t position = ++batch.positions.as<std::int32_t>()[i];
     batch.ids.as<std::int32_t>()[i] = id;
     ++batch.context_lens.as<std::int32_t>()[i];
-    ++step.as<i64>()[i];
+    ++static_cast<RowSampling*>(sampling.rows.data())[i].step;
     const i64 block = position / block_size;
     const auto* table = batch.block_tables.as<std::int32_t>() + i * batch.block_tables.stride(0);
     slot = block < width ? static_cast<std::int32_t>(table[block] * block_size + position % block_size) : -1;

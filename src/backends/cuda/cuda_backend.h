@@ -30,6 +30,7 @@ class CudaBackend final : public Backend {
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
   std::optional<DeviceMemory> memory() const override;
+  bool draws_ahead() const override { return true; }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
   void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
@@ -69,7 +70,8 @@ class CudaBackend final : public Backend {
   bool experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) override;
   bool grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets,
                       GemmMode mode) override;
-  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
+  bool advance(const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
+               i64 block_size) override;
   bool fill_random(const Tensor& x, std::uint64_t seed) override;
 
   bool has_hopper_kernels() const { return hopper_.encode != nullptr; }

@@ -252,7 +252,7 @@ void CudaBackend::run_experts(cuda::SmallMoe& p, bool fp8) {
   fp8 ? cuda::moe_down_fp8(s, p) : cuda::moe_down_bf16(s, p);
 }
 
-bool CudaBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
+bool CudaBackend::advance(const Batch& batch, const Tensor& drawn, const SampleArgs& sampling, const Tensor& log,
                           i64 block_size) {
   cuda::Advance a{};
   a.ids = batch.ids.as<std::int32_t>();
@@ -264,7 +264,7 @@ bool CudaBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor&
   a.table_width = static_cast<int>(batch.block_tables.dim(1));
   a.block_size = static_cast<int>(block_size);
   a.drawn = drawn.as<std::int32_t>();
-  a.step = step.as<i64>();
+  a.sampling = static_cast<RowSampling*>(sampling.rows.data());
   a.log = log.as<std::int32_t>();
   a.log_rows = static_cast<int>(log.dim(0) - 1);
   a.count = static_cast<int>(batch.tokens());

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "base/sampling.h"
+
 namespace fathom::cuda {
 
 using i64 = std::int64_t;
@@ -279,10 +281,8 @@ struct Sampling {
   const float* logits;  // [N, vocab]
   i64 logits_stride;
   int rows, vocab;
-  const float *temperature, *top_p, *min_p, *penalty;  // [N]
-  const std::int32_t* top_k;                           // [N]
-  const std::int64_t *seed, *step;                     // [N]
-  const std::uint8_t* seen;                            // [N, seen_stride] or null
+  const RowSampling* params;  // [N]
+  const std::uint8_t* seen;   // [N, seen_stride] or null
   i64 seen_stride;
 };
 void sample(cudaStream_t s, const Sampling& args);
@@ -297,7 +297,7 @@ struct Advance {
   i64 table_stride;
   int table_width, block_size;
   const std::int32_t* drawn;  // [count]
-  std::int64_t* step;         // [count]
+  RowSampling* sampling;      // [count]
   std::int32_t* log;          // [1 + log_rows, count]
   int log_rows, count;
 };
