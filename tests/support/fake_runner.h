@@ -66,6 +66,9 @@ class FakeRunner final : public StepRunner {
       fail("out of order");
     }
     check_slots(plan);
+    for (std::size_t s = 2; s < plan.seq_starts.size(); ++s)
+      CHECK(plan.seq_starts[s] - plan.seq_starts[s - 1] >= plan.seq_starts[s - 1] - plan.seq_starts[s - 2],
+            "sequence {} has fewer new tokens than the one before it", s - 1);
     std::vector<std::uint64_t> states;
     for (i64 s = 0; s < plan.sequences(); ++s) run_sequence(plan, static_cast<std::size_t>(s), states);
     StepResult result;
