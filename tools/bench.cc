@@ -78,7 +78,7 @@ double kernel_gap(Backend& backend) {
   const Tensor x(storage.data(), DType::f32, {1, 4}, backend.device());
   const Tensor y(static_cast<std::byte*>(storage.data()) + 512, DType::f32, {1, 4}, backend.device());
   const auto chain = [&] {
-    for (int i = 0; i < kChain; ++i) backend.cast(i % 2 == 0 ? y : x, i % 2 == 0 ? x : y);
+    for (int i = 0; i < kChain; ++i) backend.run(op::Copy{i % 2 == 0 ? y : x, i % 2 == 0 ? x : y});
   };
   chain();
   const auto graph = backend.capture(chain);
@@ -105,7 +105,7 @@ void bench_decode(const Flags& flags, Backend& backend, Runner& runner, i64 batc
   backend.synchronize();
   const double seconds = seconds_since(start) / static_cast<double>(flags.steps);
   const double floor = decode_bytes(runner.args(), batch, context) / flags.bandwidth;
-  const i64 operations = runner.graphs().operations(batch, pass.batch.max_context);
+  const i64 operations = runner.graphs().operations(batch, pass.batch.runs.front().max_context);
   std::printf(
       "decode   batch %4lld ctx %6lld  %8.3f ms/step %10.1f tok/s  floor %7.3f ms  share %5.1f %%  kernels/layer "
       "%.1f  gaps up to %.3f ms\n",

@@ -62,17 +62,21 @@ Ids prompt_of(std::mt19937& random, std::size_t length, TokenId kinds = kVocab) 
 }
 
 TEST(Engine, OneRequestGivesItsTokens) {
-  FakeRunner runner(16, 4, kVocab);
-  Engine engine(runner, options_of(16, 4));
-  EXPECT_TRUE(engine.idle());
-  engine.submit({.id = 7, .prompt = {1, 2, 3}, .max_new_tokens = 5});
-  const auto outcomes = run_all(engine);
-  EXPECT_EQ(outcomes.at(7).tokens, runner.alone({1, 2, 3}, 5));
-  EXPECT_EQ(outcomes.at(7).finish, FinishReason::length);
-  EXPECT_EQ(outcomes.at(7).usage.prompt_tokens, 3);
-  EXPECT_EQ(outcomes.at(7).usage.completion_tokens, 5);
-  EXPECT_EQ(runner.passes, 5);
-  EXPECT_EQ(runner.tokens, 3 + 4);  // the last token is never computed
+  for (const i64 max_steps : {1, 3, 8}) {
+    FakeRunner runner(16, 4, kVocab);
+    SchedulerOptions options = options_of(16, 4);
+    options.limits.max_steps = max_steps;
+    Engine engine(runner, options);
+    EXPECT_TRUE(engine.idle());
+    engine.submit({.id = 7, .prompt = {1, 2, 3}, .max_new_tokens = 5});
+    const auto outcomes = run_all(engine);
+    EXPECT_EQ(outcomes.at(7).tokens, runner.alone({1, 2, 3}, 5));
+    EXPECT_EQ(outcomes.at(7).finish, FinishReason::length);
+    EXPECT_EQ(outcomes.at(7).usage.prompt_tokens, 3);
+    EXPECT_EQ(outcomes.at(7).usage.completion_tokens, 5);
+    EXPECT_EQ(runner.passes, 5);
+    EXPECT_EQ(runner.tokens, 3 + 4);  // the last token is never computed
+  }
 }
 
 TEST(Engine, StopTokenEndsAndIsReported) {
@@ -86,17 +90,22 @@ TEST(Engine, StopTokenEndsAndIsReported) {
 }
 
 TEST(Engine, AnswerEndsAtTheLongestSequence) {
-  FakeRunner runner(32, 4, kVocab);
-  Engine engine(runner, options_of(32, 4));
-  engine.submit({.id = 1, .prompt = Ids(60, 3), .max_new_tokens = 100});
-  engine.submit({.id = 2, .prompt = Ids(64, 3), .max_new_tokens = 100});
-  engine.submit({.id = 3, .prompt = {1}, .max_new_tokens = 0});
-  const auto outcomes = run_all(engine);
-  EXPECT_EQ(outcomes.at(1).tokens.size(), 4u);
-  EXPECT_EQ(outcomes.at(1).finish, FinishReason::length);
-  for (const i64 id : {2, 3}) {
-    EXPECT_TRUE(outcomes.at(id).tokens.empty());
-    EXPECT_EQ(outcomes.at(id).finish, FinishReason::length);
+  for (const i64 max_steps : {1, 8}) {
+    FakeRunner runner(32, 4, kVocab);
+    SchedulerOptions options = options_of(32, 4);
+    options.limits.max_steps = max_steps;
+    Engine engine(runner, options);
+    engine.submit({.id = 1, .prompt = Ids(60, 3), .max_new_tokens = 100});
+    engine.submit({.id = 2, .prompt = Ids(64, 3), .max_new_tokens = 100});
+    engine.submit({.id = 3, .prompt = {1}, .max_new_tokens = 0});
+    const auto outcomes = run_all(engine);
+    EXPECT_EQ(outcomes.at(1).tokens, runner.alone(Ids(60, 3), 4));
+    EXPECT_EQ(outcomes.at(1).finish, FinishReason::length);
+    for (const i64 id : {2, 3}) {
+      EXPECT_TRUE(outcomes.at(id).tokens.empty());
+      EXPECT_EQ(outcomes.at(id).finish, FinishReason::length);
+    }
+    EXPECT_EQ(runner.tokens, 60 + 3);
   }
 }
 

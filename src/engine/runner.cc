@@ -5,8 +5,7 @@
 
 #include "engine/logprobs.h"
 #include "engine/memory.h"
-#include "ops/fused.h"
-#include "ops/ops.h"
+#include "ops/sampling.h"
 
 namespace fathom {
 namespace {
@@ -58,6 +57,8 @@ Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const Mo
              options_.compute.compute),
       graphs_(backend) {}
 
+i64 Runner::expand_from() const { return options_.compute.attn == AttnImpl::naive ? 0 : backend_.expand_from(); }
+
 // The naive form sizes its buffers by the exact contexts, which the host must know; and where nothing is to be recorded
 // each pass is to be seen by itself.
 bool Runner::plans_ahead() const {
@@ -99,10 +100,11 @@ void Runner::check(const StepPlan& plan) const {
 
 Runner::Pass Runner::prepare(const StepPlan& plan) {
   check(plan);
-  auto [batch, sampling] = buffers_.upload(backend_, plan);
+  auto [batch, sampling] = buffers_.upload(backend_, plan, expand_from());
   if (!steps_alone(plan)) return {batch, sampling, {}};
-  batch.max_context = DecodeGraphs::rounded_context(batch.max_context + plan.steps - 1);
-  batch.total_context = batch.tokens() * batch.max_context;
+  Sequences& sequences = batch.runs.front();
+  sequences.max_context = DecodeGraphs::rounded_context(sequences.max_context + plan.steps - 1);
+  sequences.total_context = batch.tokens() * sequences.max_context;
   return {batch, sampling, buffers_.log(batch.tokens())};
 }
 
@@ -115,7 +117,8 @@ void Runner::enqueue(const Pass& pass) {
     CHECK(ops::advance(ctx, pass.batch, drawn, pass.sampling, pass.log, options_.limits.block_size),
           "{} cannot advance a batch", backend_.name());
   };
-  pass.log.defined() && options_.record ? graphs_.run(pass.batch.tokens(), pass.batch.max_context, call) : call();
+  pass.log.defined() && options_.record ? graphs_.run(pass.batch.tokens(), pass.batch.runs.front().max_context, call)
+                                        : call();
 }
 
 // The passes of a plan that steps alone are all enqueued before the first token is looked at.
@@ -159,7 +162,7 @@ StepResult Runner::run_once(const StepPlan& plan, const Pass& pass) {
 
 Runner::Outputs Runner::forward(const StepPlan& plan, bool hidden) {
   check(plan);
-  const Batch batch = buffers_.upload(backend_, plan).batch;
+  const Batch batch = buffers_.upload(backend_, plan, expand_from()).batch;
   const ArenaScope scope(arena_);
   Context ctx = context();
   Outputs outputs;

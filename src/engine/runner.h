@@ -47,6 +47,8 @@ class Runner final : public StepRunner {
   // What a scheduler may ask for: as given, with the numbers that were left open, and single steps where no plan is to
   // be made ahead.
   Limits limits() const;
+  // New tokens of a sequence from which it attends by expanded keys and values.
+  i64 expand_from() const;
   const Transformer& model() const { return model_; }
   const LatentCache& cache() const { return cache_; }
   i64 cache_bytes() const { return cache_.bytes(); }

@@ -4,7 +4,8 @@
 #include <limits>
 
 #include "backends/cpu/cpu_backend.h"
-#include "ops/ops.h"
+#include "ops/context.h"
+#include "ops/sampling.h"
 
 namespace fathom {
 namespace {

@@ -299,8 +299,8 @@ TEST(EngineModel, NaiveAttentionOfSeveralLongSequences) {
 // Tables too large for one upload: each sequence's blocks are sent by themselves.
 TEST(EngineModel, LargeBlockTablesGiveTheSame) {
   Model model(256),
-      large({.limits = {.max_sequences = 129, .max_seq_len = 2048, .blocks = 256}, .compute = {.compute = DType::f32}});
-  const auto requests = ragged_requests(9, 60, 6);
+      large({.limits = {.max_sequences = 24, .max_seq_len = 12000, .blocks = 256}, .compute = {.compute = DType::f32}});
+  const auto requests = ragged_requests(24, 60, 3);
   Engine engine(large.runner, large.options());
   EXPECT_EQ(run(engine, requests), each_alone(model, requests));
 }
@@ -386,6 +386,12 @@ TEST(EngineModel, PlansOfSeveralPassesKeepTheLimits) {
   EXPECT_THROW(steps(31, 2), Error);
   EXPECT_THROW(steps(0, 5), Error);
   EXPECT_THROW(steps(0, 0), Error);
+  Model longer(128);
+  for (const auto& [position, context] : {std::pair<i64, i64>{1016, 1024}, {1017, 2048}}) {
+    StepPlan plan = single_sequence_plan(Ids{5}, position, kBlockSize, true);
+    plan.steps = 8;
+    EXPECT_EQ(longer.runner.prepare(plan).batch.runs.front().max_context, context);
+  }
   StepPlan reported = single_sequence_plan(Ids{5}, 8, kBlockSize, true);
   reported.n_logprobs = {0};
   EXPECT_NO_THROW(model.runner.run(reported));

@@ -102,8 +102,9 @@ class ModelSession {
     Arena arena(backend_->allocate(std::size_t{2} << 30));
     Context ctx{*backend_, arena, *comm_, options};
     PassBuffers buffers(arena, args, settings_.limits());
-    Batch batch = buffers.upload(*backend_, plan_of({{0, {ids.begin(), ids.end() - 1}, true}})).batch;
-    const Tensor h = runner_.model().norm()(ctx, runner_.model().forward(ctx, batch, runner_.cache()));
+    Batch batch =
+        buffers.upload(*backend_, plan_of({{0, {ids.begin(), ids.end() - 1}, true}}), runner_.expand_from()).batch;
+    const Tensor h = ops::apply(ctx, runner_.model().forward(ctx, batch, runner_.cache()));
     batch.ids = arena.empty(batch.ids.shape(), DType::i32);
     backend_->upload(batch.ids, ids.data() + 1);
     Rows rows = rows_of(to_host(*backend_, mtp(ctx, h, runner_.model().freqs(), batch, cache.layer(0))));
