@@ -9,10 +9,10 @@
 
 #include "backends/create.h"
 #include "engine/runner.h"
+#include "model/source.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
 #include "tools/commands.h"
-#include "tools/model_source.h"
 
 namespace fathom {
 namespace {

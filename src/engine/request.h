@@ -7,10 +7,9 @@
 
 #include "base/check.h"
 #include "base/sampling.h"
+#include "base/token_id.h"
 
 namespace fathom {
-
-using TokenId = std::int32_t;
 
 struct Request {
   i64 id = 0;  // chosen by the caller; unique among unfinished requests
