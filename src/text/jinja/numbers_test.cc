@@ -59,11 +59,11 @@ TEST_F(JinjaNumbers, IntReadsWhatPythonReads) {
     std::optional<Int> value;
   };
   const Case cases[] = {
-    {"12", 10, 12}, {" 1_000 ", 10, 1000}, {"0x1f", 16, 31}, {"zz", 36, 1295}, {"1__0", 10, std::nullopt},
-    {"0x1f", 0, 31}, {"", 10, std::nullopt}, {"-7", 10, -7}, {"+5", 10, 5}, {"12a", 10, std::nullopt},
-    for (const auto& [digits, base, value]
-         : cases) EXPECT_TRUE(parse_int(rt_, *text(digits).str, base) == value)
-        << digits;
+      {"12", 10, 12},  {" 1_000 ", 10, 1000},   {"0x1f", 16, 31}, {"zz", 36, 1295}, {"1__0", 10, std::nullopt},
+      {"0x1f", 0, 31}, {"", 10, std::nullopt},  {"-7", 10, -7},   {"+5", 10, 5},    {"12a", 10, std::nullopt},
+      {"0b11", 2, 3},  {"012", 0, std::nullopt}};
+  for (const auto& [digits, base, value] : cases)
+    EXPECT_TRUE(parse_int(rt_, *text(digits).str, base) == value) << digits;
 }
 
 TEST_F(JinjaNumbers, FloatReadsWhatPythonReads) {
