@@ -6,7 +6,8 @@
 #include "ops/sampling.h"
 
 // Those that every backend has.
-// clang-format off: it does not settle on these lines
+// The formatter does not settle on these lines.
+// clang-format off
 #define FATHOM_OPERATIONS(X) \
   X(Embedding) X(GatherRows) X(Copy) X(Add) X(RmsNorm) X(SiluMul) X(Linear) X(GroupedLinear) X(HeadMatmul) \
   X(Dequantize) X(Rope) X(StoreLatent) X(AttendLatent) X(GatherLatent) X(AttendExpanded) X(Route) \
