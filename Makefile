@@ -47,8 +47,7 @@ asan: ## every test under the address and undefined-behaviour sanitizers
 
 # What runs on several threads: the pool, files' pipelines, tokenizers that share a pattern, the CPU backend's loops, ranks,
 # loading, and the engine on a model.
-tsan_tests = base_test partial_file_test stream_test tokenizer_test cpu_linear_test cpu_attention_test cpu_experts_test \
-             cpu_pointwise_test parallel_test engine_model_test
+tsan_tests = base_test partial_file_test stream_test tokenizer_test ops_test parallel_test engine_model_test
 tsan: ## the tests that have threads under the thread sanitizer
 	scripts/setup.sh build test
 	scripts/configure.sh tsan ON </dev/null >&2

@@ -58,7 +58,7 @@ RECIPES = {
         ("src/ops/rows.h", BEFORE, "// y [N, d] = norm of x [N, d]; both strided rows, act.",
          "// x += y + z; same shape, act.\nstruct AddBoth {\n  Tensor x, y, z;\n"
          '  static constexpr const char* kName = "add_both_";\n'
-         "  std::array<Tensor, 3> operands() const { return {x, y, z}; }\n};\n"),
+         "  template <typename F>\n  void each(F&& f) {\n    f(x), f(y), f(z);\n  }\n};\n"),
         ("src/ops/rows.h", AFTER, "void add_(Context& ctx, const Tensor& x, const Tensor& y);",
          "void add_both_(Context& ctx, const Tensor& x, const Tensor& y, const Tensor& z);"),
         ("src/ops/rows.cc", BEFORE, "Tensor apply(Context& ctx, const Normed& x) {",
@@ -173,8 +173,8 @@ def main():
         die(f"the new command prints '{greeting}'")
     call(sys.executable, "tests/cli/readme_test.py", "--list", cwd=COPY)
     play("an operation")
-    build("cpu_add_both_test")
-    run_test("cpu_add_both_test")
+    build("add_both_test")
+    run_test("add_both_test")
     call(sys.executable, "scripts/check_layers.py", cwd=COPY, stdout=subprocess.DEVNULL)
     print("recipes: all built and passed")
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "support/cpu_backends.h"
 #include "support/module.h"
 
 namespace fathom {

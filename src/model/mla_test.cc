@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/rope.h"
-#include "support/cpu_backends.h"
 #include "support/module.h"
 
 namespace fathom {

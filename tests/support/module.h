@@ -2,10 +2,14 @@
 // pass.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "backends/cpu/cpu_backend.h"
 #include "comm/communicator.h"
 #include "model/args.h"
 #include "model/params.h"
@@ -31,6 +35,16 @@ class MadeWeights : public Checkpoint {
   std::vector<TensorInfo> tensors_;
   std::map<std::string, HostTensor> data_;
 };
+
+// One CPU backend for each instruction set of this machine.
+inline void for_each_backend(const std::function<void(Backend&)>& test) {
+  for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
+    if (!has_isa(isa)) continue;
+    SCOPED_TRACE(name_of(isa));
+    CpuBackend backend(2, isa);
+    test(backend);
+  }
+}
 
 // One rank's surroundings. Modules are made from params(), then load() fills them.
 class Surroundings {

@@ -65,6 +65,7 @@ TEST(JinjaLexer, TokensAreJinjas) {
       {"{{ a.b[1:2]**-3 // 4 }}", "{{ a . b [ int 1 : int 2 ] ** - int 3 // int 4 }}"},
       {"{{ x|f(a=1) is not none }}", "{{ x | f ( a = int 1 ) is not none }}"},
       {"\n\n{% set x = {'a': [1, 2]} -%}\n\n end", "<\n\n> {% set x = { 'a' : [ int 1 , int 2 ] } %} <end>"},
+      {"  {%+ if x %}", "<  > {% if x %}"},
       {"line{% if x +%}\nnext", "<line> {% if x %} <\nnext>"},
       {"   {{ x }}", "<   > {{ x }}"},
       {"a\n   {#- c -#}   b", "<ab>"},
