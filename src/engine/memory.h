@@ -16,12 +16,12 @@ struct MemoryNeed {
 // Bytes of the arena that the largest pass takes. The model may be dry.
 i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options, int rank, int size);
 
-// Builds the model dry. options.max_seq_len must be set.
+// Builds the model dry. All limits but that of the blocks must be set.
 MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank = 0, int size = 1);
 
-// How many blocks the cache gets: options.blocks if set, else enough for all sequences at full length, at most what is
+// How many blocks the cache gets: limits.blocks if set, else enough for all sequences at full length, at most what is
 // free besides `need.weights` and `need.scratch`. Throws Error when that is too little: for what was asked, or for one
 // sequence.
-i64 fitting_blocks(const MemoryNeed& need, const RunnerOptions& options, const std::optional<DeviceMemory>& memory);
+i64 fitting_blocks(const MemoryNeed& need, const Limits& limits, const std::optional<DeviceMemory>& memory);
 
 }  // namespace fathom

@@ -39,6 +39,9 @@ class Backend {
   virtual void synchronize() = 0;                              // waits; not inside a pass
   // The device's own memory; nothing where it is that of the machine.
   virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+  // Whether it works while the host goes on, and can advance: then several decode passes are planned at once, so that
+  // it never waits for the host.
+  virtual bool draws_ahead() const { return false; }
   // Records the operations that `pass` enqueues, without running them; null where the device cannot. The same pass must
   // have run before, so that the backend's own scratch memory has its size.
   virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }

@@ -31,6 +31,7 @@ class TraceBackend final : public Backend {
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
   std::optional<DeviceMemory> memory() const override;
+  bool draws_ahead() const override { return inner_ != nullptr && inner_->draws_ahead(); }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
 #define FATHOM_TRACE(Op) \

@@ -100,13 +100,7 @@ void CudaBackend::run(const op::Combine& op) {
 void CudaBackend::run(const op::Sample& op) {
   const SampleArgs& args = op.args;
   cuda::Sampling p = sampling_of(op.ids, op.logits);
-  p.temperature = args.temperature.as<float>();
-  p.top_p = args.top_p.as<float>();
-  p.min_p = args.min_p.as<float>();
-  p.penalty = args.repetition_penalty.as<float>();
-  p.top_k = args.top_k.as<std::int32_t>();
-  p.seed = args.seed.as<i64>();
-  p.step = args.step.as<i64>();
+  p.params = static_cast<const RowSampling*>(args.rows.data());
   p.seen = args.seen.defined() ? args.seen.as<std::uint8_t>() : nullptr;
   p.seen_stride = args.seen.defined() ? args.seen.stride(0) : 0;
   cuda::sample(stream(), p);

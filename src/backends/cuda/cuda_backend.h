@@ -32,6 +32,7 @@ class CudaBackend final : public Backend {
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
   std::optional<DeviceMemory> memory() const override;
+  bool draws_ahead() const override { return true; }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
   // By the measured rates of the kernels for Hopper (bench/results) both forms of attention meet at about 34 new

@@ -277,7 +277,7 @@ bool CudaBackend::try_run(const op::Advance& op) {
   a.table_width = static_cast<int>(all.block_tables.dim(1));
   a.block_size = static_cast<int>(op.block_size);
   a.drawn = op.drawn.as<std::int32_t>();
-  a.step = op.step.as<i64>();
+  a.sampling = static_cast<RowSampling*>(op.sampling.rows.data());
   a.log = op.log.as<std::int32_t>();
   a.log_rows = static_cast<int>(op.log.dim(0) - 1);
   a.count = static_cast<int>(op.batch.tokens());
