@@ -13,6 +13,7 @@
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
 #include "tools/commands.h"
+#include "tools/explain_kernels.h"
 
 namespace fathom {
 namespace {
@@ -22,7 +23,7 @@ struct Flags {
   std::vector<i64> batches{1}, contexts{128}, prefills;
   i64 steps = 64, layers = 0, threads = 0;
   double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
-  bool plain = false, no_graphs = false, mmap = false, no_decode = false, engine = false;
+  bool plain = false, no_graphs = false, mmap = false, no_decode = false, engine = false, explain_kernels = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -158,6 +159,11 @@ void run(const Flags& flags) {
   std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
               static_cast<long long>(args.n_layers), std::string(args.format().name).c_str(), flags.gemm.c_str(),
               flags.attn.c_str(), choice.c_str());
+  if (flags.explain_kernels) {
+    std::vector<i64> tokens = flags.batches;
+    tokens.insert(tokens.end(), flags.prefills.begin(), flags.prefills.end());
+    return explain_kernels(*backend, args, options.gemm, tokens);
+  }
   if (flags.engine) {
     std::vector<EngineCase> cases;
     for (const i64 b : flags.batches)
@@ -201,6 +207,8 @@ void add_bench(CLI::App& app) {
   command->add_option("--bandwidth", flags->bandwidth, "Bytes a second of the floor")->capture_default_str();
   command->add_flag("--no-decode", flags->no_decode, "Measure prompts only");
   command->add_flag("--engine", flags->engine, "Requests through the engine, as generate and chat run them");
+  command->add_flag("--explain-kernels", flags->explain_kernels,
+                    "Print the kernel of each product for these batches and prompts instead");
   command->add_flag("--plain", flags->plain, "Plain operations only");
   command->add_flag("--mmap", flags->mmap, "With --load on the CPU: use the weights where their files are mapped");
   command->add_flag("--no-graphs", flags->no_graphs, "Do not record passes");

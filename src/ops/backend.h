@@ -51,6 +51,9 @@ class Backend {
   // once for all new tokens of its sequence: by operations the forms meet at 171.
   virtual i64 expand_from() const { return 171; }
 
+  // The kernel that computes such a product and how it is divided, in one line; empty where there is no choice.
+  virtual std::string explain(const ProductCase& /*product*/) const { return {}; }
+
 #define FATHOM_DECLARE(Op) virtual void run(const op::Op&) = 0;
   FATHOM_OPERATIONS(FATHOM_DECLARE)
 #undef FATHOM_DECLARE
