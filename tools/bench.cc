@@ -243,7 +243,7 @@ void run(const Flags& flags) {
       for (const i64 c : flags.contexts) rows = std::max(rows, b * (c + flags.steps + 16 + Inputs::kBlock));
   for (const i64 t : flags.prefills) rows = std::max(rows, t + Inputs::kBlock);
   std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
-              static_cast<long long>(args.n_layers), std::string(args.format().name).c_str(), flags.gemm.c_str(),
+              static_cast<long long>(args.n_layers), std::string(args.format().name()).c_str(), flags.gemm.c_str(),
               flags.attn.c_str(), choice.c_str());
   if (flags.engine) {
     std::vector<EngineCase> cases;

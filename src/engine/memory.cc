@@ -32,9 +32,10 @@ double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
 
 }  // namespace
 
-i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
-  TraceBackend nothing;
-  AbsentRanks ranks(rank, size);
+i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options,
+                    const WeightStore& store) {
+  TraceBackend nothing(store.backend());
+  AbsentRanks ranks(store.rank(), store.world_size());
   Arena inputs, measure;
   PassBuffers::Inputs whole = PassBuffers(inputs, args, options).whole();
   const i64 blocks = wanted_blocks(options);
@@ -46,10 +47,10 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
   return static_cast<i64>(measure.peak());
 }
 
-MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
-  WeightStore store(rank, size);
-  const Transformer model(Params(store, args, options.compute));
-  return {store.bytes(), measure_scratch(model, args, options, rank, size) + PassBuffers::bytes(args, options),
+MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, const WeightStore& store) {
+  WeightStore recorder = store.recorder();
+  const Transformer model(Params(recorder, args, options.compute));
+  return {recorder.bytes(), measure_scratch(model, args, options, recorder) + PassBuffers::bytes(args, options),
           args.n_layers * options.block_size * (args.kv_lora_rank + args.qk_rope_head_dim) *
               size_of(options.compute.compute)};
 }

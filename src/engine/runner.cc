@@ -23,9 +23,9 @@ RunnerOptions resolved(RunnerOptions options, const ModelArgs& args) {
 }
 
 // The options, once the device's memory is known to hold all of it.
-RunnerOptions checked(const RunnerOptions& options, const ModelArgs& args, Backend& backend, Communicator& comm) {
+RunnerOptions checked(const RunnerOptions& options, const ModelArgs& args, Backend& backend, const WeightStore& store) {
   const auto memory = backend.memory();
-  if (memory) fitting_blocks(measure_memory(args, options, comm.rank(), comm.size()), options, memory);
+  if (memory) fitting_blocks(measure_memory(args, options, store), options, memory);
   return options;
 }
 
@@ -47,12 +47,12 @@ Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const Mo
     : backend_(backend),
       comm_(comm),
       args_(args),
-      options_(checked(resolved(options, args), args_, backend, comm)),
+      options_(checked(resolved(options, args), args_, backend, store)),
       store_(std::move(store)),
       model_(Params(store_, args_, options_.compute)),
       buffer_arena_(backend.allocate(static_cast<std::size_t>(PassBuffers::bytes(args_, options_)))),
       buffers_(buffer_arena_, args_, options_),
-      arena_bytes_(measure_scratch(model_, args_, options_, comm.rank(), comm.size())),
+      arena_bytes_(measure_scratch(model_, args_, options_, store_)),
       arena_(backend.allocate(static_cast<std::size_t>(arena_bytes_))),
       cache_(backend, args_, args_.n_layers, options_.blocks = free_blocks(), options_.block_size,
              options_.compute.compute),

@@ -1,5 +1,7 @@
 #include "model/ffn.h"
 
+#include "ops/dequantized.h"
+
 namespace fathom {
 namespace {
 
@@ -13,7 +15,7 @@ i64 local_experts(const Params& p) {
 }  // namespace
 
 Gate::Gate(const Params& p)
-    : weight_(p, p.args().dim, p.args().n_routed_experts, kBf16),
+    : weight_(p.plain_matrix(p.args().n_routed_experts, p.args().dim, Split::none)),
       bias_(p.args().gate_bias ? p.vector("bias", p.args().n_routed_experts) : Tensor{}),
       route_{p.args().n_activated_experts,     p.args().n_expert_groups, p.args().n_limited_groups,
              p.args().score_func == "sigmoid", p.args().norm_topk_prob,  static_cast<float>(p.args().route_scale)} {}
@@ -65,7 +67,9 @@ void MoE::add_(Context& ctx, const Tensor& h, const RMSNorm& norm) const {
                              .shared_w1 = shared_experts_.w1().weight(),
                              .shared_w2 = shared_experts_.w2().weight(),
                              .shared_w3 = shared_experts_.w3().weight()};
-    if (ctx.backend.experts_add_(h, layer, ctx.options.gemm)) return;
+    if (ops::supported(ctx, {&layer.w1, &layer.w2, &layer.w3, &layer.shared_w1, &layer.shared_w2, &layer.shared_w3}) &&
+        ctx.backend.experts_add_(h, layer, ctx.options.gemm))
+      return;
   }
   ops::add_(ctx, h, (*this)(ctx, norm(ctx, h)));
 }

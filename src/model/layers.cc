@@ -38,7 +38,7 @@ void RowParallelLinear::add_(Context& ctx, const Tensor& h, const Tensor& x) con
 
 ParallelEmbedding::ParallelEmbedding(const Params& p, i64 vocab_size, i64 dim)
     : vocab_start_(vocabulary_part(p, vocab_size) * p.rank()) {
-  weight_ = p.matrix(vocab_size, dim, Split::out, kBf16).data;
+  weight_ = p.plain_matrix(vocab_size, dim, Split::out).data;
 }
 
 Tensor ParallelEmbedding::operator()(Context& ctx, const Tensor& ids) const {
@@ -49,7 +49,7 @@ Tensor ParallelEmbedding::operator()(Context& ctx, const Tensor& ids) const {
 
 ParallelHead::ParallelHead(const Params& p, i64 dim, i64 vocab_size) {
   vocabulary_part(p, vocab_size);
-  weight_ = p.matrix(vocab_size, dim, Split::out, kBf16);
+  weight_ = p.plain_matrix(vocab_size, dim, Split::out);
 }
 
 Tensor ParallelHead::operator()(Context& ctx, const Tensor& x) const {

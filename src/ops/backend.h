@@ -51,6 +51,14 @@ class Backend {
   // have run before, so that the backend's own scratch memory has its size.
   virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }
 
+  // ---- number formats of weights ----
+  // Whether products take matrices of this format.
+  virtual bool supports(const Format& format) const {
+    return &format == &kF32 || &format == &kBf16 || &format == &kFp8Block128 || &format == &kFp8Block128Ue8m0;
+  }
+  // Whether dequantize() takes them. The host's processor can do that for any format, by the format's own plain form.
+  virtual bool dequantizes(const Format& format) const { return supports(format) || device().type == DeviceType::cpu; }
+
   // ---- rows ----
   // y [N, d] = rows ids - first of table [V, d]; zeros for ids outside [first, first + V). y act, table bf16 or f32.
   virtual void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) = 0;
@@ -73,8 +81,9 @@ class Backend {
                               GemmMode mode) = 0;
   // y [T, H, n] = for each head h: x [T, h, k] w [h, n, k]^T; x and y strided in T and H; w bf16 or f32.
   virtual void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) = 0;
-  // The bf16 or f32 matrix y [out, in] of a block-format weight.
-  virtual void dequantize(const Tensor& y, const Weight& w) = 0;
+  // The bf16 or f32 matrix y [out, in] of a weight, which may have any format that dequantizes(). With `rows` (int32
+  // [2]) it is for the rows of one expert: where there are none, y need not be written.
+  virtual void dequantize(const Tensor& y, const Weight& w, const Tensor& rows) = 0;
   // Reference act_quant: codes e4m3 [N, d], scales f32 [N, d / 128] of x [N, d] act.
   virtual void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) = 0;
 

@@ -1,5 +1,9 @@
 #include "ops/fused.h"
 
+#include <algorithm>
+
+#include "ops/dequantized.h"
+
 namespace fathom::ops {
 
 bool fusable(const Context& ctx) { return ctx.options.fused && ctx.options.compute == DType::bf16; }
@@ -14,22 +18,24 @@ std::vector<Tensor> norm_linear(Context& ctx, const Tensor& x, const Tensor& gai
     ys.push_back(ctx.arena.empty({x.dim(0), p.w.out()}, p.out.value_or(ctx.options.compute)));
     ws.push_back(p.w);
   }
-  if (fusable(ctx) && ctx.backend.norm_linear(ys, x, gain, eps, ws, ctx.options.gemm)) return ys;
+  const bool plain = std::ranges::any_of(ws, [&](const Weight& w) { return !supported(ctx, {&w}); });
+  if (!plain && fusable(ctx) && ctx.backend.norm_linear(ys, x, gain, eps, ws, ctx.options.gemm)) return ys;
   const ArenaScope scope(ctx.arena);
   const Tensor normed = rms_norm(ctx, x, gain, eps);
-  for (std::size_t i = 0; i < ys.size(); ++i) ctx.backend.linear(ys[i], normed, ws[i], ctx.options.gemm);
+  for (std::size_t i = 0; i < ys.size(); ++i) linear_into(ctx, ys[i], normed, ws[i]);
   return ys;
 }
 
 void linear_add_(Context& ctx, const Tensor& h, const Tensor& x, const Weight& w) {
-  if (fusable(ctx) && ctx.backend.linear_add_(h, x, w, ctx.options.gemm)) return;
+  if (fusable(ctx) && supported(ctx, {&w}) && ctx.backend.linear_add_(h, x, w, ctx.options.gemm)) return;
   const ArenaScope scope(ctx.arena);
   add_(ctx, h, linear(ctx, x, w, DType::f32));
 }
 
 Tensor grouped_swiglu(Context& ctx, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets) {
   const Tensor y = ctx.arena.empty({x.dim(0), w1.out()}, ctx.options.compute);
-  if (fusable(ctx) && ctx.backend.grouped_swiglu(y, x, w1, w3, offsets, ctx.options.gemm)) return y;
+  if (fusable(ctx) && supported(ctx, {&w1, &w3}) && ctx.backend.grouped_swiglu(y, x, w1, w3, offsets, ctx.options.gemm))
+    return y;
   const ArenaScope scope(ctx.arena);
   const Tensor gate = grouped_linear(ctx, x, w1, offsets), up = grouped_linear(ctx, x, w3, offsets);
   ctx.backend.silu_mul(y, gate, up);

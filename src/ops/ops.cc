@@ -1,5 +1,7 @@
 #include "ops/ops.h"
 
+#include "ops/dequantized.h"
+
 namespace fathom::ops {
 namespace {
 
@@ -21,17 +23,19 @@ void check_integers(const char* op, const char* what, const Tensor& x, const Sha
 }
 
 void check_weight(const char* op, const Weight& w, int rank) {
-  CHECK(w.data.rank() == rank, "{}: weight has shape {}, expected {} dimensions", op, to_string(w.data.shape()), rank);
-  CHECK(w.data.dtype() == w.format->element, "{}: weight is {}, its format is {}", op, name_of(w.data.dtype()),
-        w.format->name);
-  CHECK(w.scale.defined() == w.format->has_scale(), "{}: format {} and scales disagree", op, w.format->name);
+  CHECK(w.shape().rank() == rank, "{}: weight has shape {}, expected {} dimensions", op, to_string(w.shape()), rank);
+  CHECK(w.data.dtype() == w.format->element(), "{}: weight is {}, its format is {}", op, name_of(w.data.dtype()),
+        w.format->name());
+  CHECK(w.scale.defined() == w.format->has_scale() && w.zero.defined() == w.format->has_zero(),
+        "{}: format {} and scales disagree", op, w.format->name());
 }
 
 // The reference's act_quant asserts this.
 void check_quantizable(const Context& ctx, const Weight& w) {
-  CHECK(ctx.options.gemm != GemmMode::fp8 || !w.format->has_scale() || w.in() % w.format->block == 0,
-        "Last dimension size must be divisible by block_size (block_size={}); it is {}: use --gemm bf16",
-        w.format->block, w.in());
+  const i64 group = w.format->activation_group();
+  CHECK(ctx.options.gemm != GemmMode::fp8 || group == 0 || w.in() % group == 0,
+        "Last dimension size must be divisible by block_size (block_size={}); it is {}: use --gemm bf16", group,
+        w.in());
 }
 
 DType out_type(const Context& ctx, std::optional<DType> out) { return out.value_or(ctx.options.compute); }
@@ -51,13 +55,6 @@ Tensor gather_rows(Context& ctx, const Tensor& x, const Tensor& rows) {
   check_integers("gather_rows", "rows", rows, {rows.dim(0)});
   Tensor y = ctx.arena.empty({rows.dim(0), x.dim(1)}, x.dtype());
   ctx.backend.gather_rows(y, x, rows);
-  return y;
-}
-
-Tensor cast(Context& ctx, const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  Tensor y = ctx.arena.empty(x.shape(), dtype);
-  copy(ctx, y, x);
   return y;
 }
 
@@ -97,7 +94,7 @@ Tensor linear(Context& ctx, const Tensor& x, const Weight& w, std::optional<DTyp
   check_shape("linear", "x", x, {x.dim(0), w.in()});
   check_quantizable(ctx, w);
   Tensor y = ctx.arena.empty({x.dim(0), w.out()}, out_type(ctx, out));
-  ctx.backend.linear(y, x, w, ctx.options.gemm);
+  linear_into(ctx, y, x, w);
   return y;
 }
 
@@ -105,10 +102,10 @@ Tensor grouped_linear(Context& ctx, const Tensor& x, const Weight& w, const Tens
   check_activation("grouped_linear", "x", x, 2);
   check_weight("grouped_linear", w, 3);
   check_shape("grouped_linear", "x", x, {x.dim(0), w.in()});
-  check_integers("grouped_linear", "offsets", offsets, {w.data.dim(0) + 1});
+  check_integers("grouped_linear", "offsets", offsets, {w.shape()[0] + 1});
   check_quantizable(ctx, w);
   Tensor y = ctx.arena.empty({x.dim(0), w.out()}, out_type(ctx, out));
-  ctx.backend.grouped_linear(y, x, w, offsets, ctx.options.gemm);
+  grouped_linear_into(ctx, y, x, w, offsets);
   return y;
 }
 
@@ -119,24 +116,6 @@ Tensor head_matmul(Context& ctx, const Tensor& x, const Tensor& w) {
   Tensor y = ctx.arena.empty({x.dim(0), w.dim(0), w.dim(1)}, ctx.options.compute);
   ctx.backend.head_matmul(y, x, w);
   return y;
-}
-
-Tensor dequantize(Context& ctx, const Weight& w, DType dtype) {
-  check_weight("dequantize", w, 2);
-  CHECK(w.format->has_scale(), "dequantize: format {} has no scales", w.format->name);
-  Tensor y = ctx.arena.empty(w.data.shape(), dtype);
-  ctx.backend.dequantize(y, w);
-  return y;
-}
-
-Quantized quantize(Context& ctx, const Tensor& x, bool power_of_two) {
-  check_activation("quantize", "x", x, 2);
-  const i64 block = kFp8Block128.block;
-  CHECK(x.dim(1) % block == 0, "Last dimension size must be divisible by block_size (block_size={}); it is {}", block,
-        x.dim(1));
-  const Quantized q{ctx.arena.empty(x.shape(), DType::e4m3), ctx.arena.empty({x.dim(0), x.dim(1) / block}, DType::f32)};
-  ctx.backend.quantize(q.codes, q.scales, x, power_of_two);
-  return q;
 }
 
 void rope_(Context& ctx, const Tensor& x, const Tensor& freqs, const Tensor& positions) {

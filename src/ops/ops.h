@@ -12,8 +12,6 @@ namespace fathom::ops {
 // Rows of the embedding table shard that starts at `first`: [T, d] in float32 (the residual stream).
 Tensor embedding(Context& ctx, const Tensor& table, const Tensor& ids, i64 first);
 Tensor gather_rows(Context& ctx, const Tensor& x, const Tensor& rows);
-// x in another type; the same tensor when it has it already.
-Tensor cast(Context& ctx, const Tensor& x, DType dtype);
 void copy(Context& ctx, const Tensor& y, const Tensor& x);
 void add_(Context& ctx, const Tensor& x, const Tensor& y);
 Tensor rms_norm(Context& ctx, const Tensor& x, const Tensor& weight, float eps);
@@ -23,13 +21,6 @@ Tensor linear(Context& ctx, const Tensor& x, const Weight& w, std::optional<DTyp
 Tensor grouped_linear(Context& ctx, const Tensor& x, const Weight& w, const Tensor& offsets,
                       std::optional<DType> out = {});
 Tensor head_matmul(Context& ctx, const Tensor& x, const Tensor& w);
-// Reference weight_dequant and act_quant.
-Tensor dequantize(Context& ctx, const Weight& w, DType dtype);
-struct Quantized {
-  Tensor codes;   // e4m3 [N, d]
-  Tensor scales;  // f32 [N, d / 128]
-};
-Quantized quantize(Context& ctx, const Tensor& x, bool power_of_two);
 
 void rope_(Context& ctx, const Tensor& x, const Tensor& freqs, const Tensor& positions);
 void store_latent(Context& ctx, const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots);

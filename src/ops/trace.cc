@@ -71,6 +71,16 @@ std::unique_ptr<Graph> TraceBackend::capture(const std::function<void()>& pass) 
   return inner_ != nullptr ? inner_->capture(pass) : nullptr;
 }
 
+bool TraceBackend::supports(const Format& format) const {
+  const Backend* asked = inner_ != nullptr ? inner_ : formats_;
+  return asked != nullptr ? asked->supports(format) : Backend::supports(format);
+}
+
+bool TraceBackend::dequantizes(const Format& format) const {
+  const Backend* asked = inner_ != nullptr ? inner_ : formats_;
+  return asked != nullptr ? asked->dequantizes(format) : Backend::dequantizes(format);
+}
+
 void TraceBackend::embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) {
   traced("embedding", {y, table, ids}, [&](Backend& b) { b.embedding(y, table, ids, first); });
 }
@@ -108,8 +118,8 @@ void TraceBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w
   traced("head_matmul", {y, x, w}, [&](Backend& b) { b.head_matmul(y, x, w); });
 }
 
-void TraceBackend::dequantize(const Tensor& y, const Weight& w) {
-  traced("dequantize", {y, w.data}, [&](Backend& b) { b.dequantize(y, w); });
+void TraceBackend::dequantize(const Tensor& y, const Weight& w, const Tensor& rows) {
+  traced("dequantize", {y, w.data}, [&](Backend& b) { b.dequantize(y, w, rows); });
 }
 
 void TraceBackend::quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) {

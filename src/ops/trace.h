@@ -17,6 +17,8 @@ class TraceBackend final : public Backend {
   using Hook = std::function<void(const std::string& op, const Tensor& output)>;
 
   explicit TraceBackend(Backend* inner = nullptr, Hook hook = {}) : inner_(inner), hook_(std::move(hook)) {}
+  // Computes nothing, and takes the formats of weights that `other` takes.
+  explicit TraceBackend(const Backend* other) : formats_(other) {}
 
   // Between begin_pass and end_pass only enqueuing is allowed.
   void begin_pass();
@@ -32,6 +34,8 @@ class TraceBackend final : public Backend {
   void synchronize() override;
   std::optional<DeviceMemory> memory() const override;
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
+  bool supports(const Format& format) const override;
+  bool dequantizes(const Format& format) const override;
 
   void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
   void gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) override;
@@ -42,7 +46,7 @@ class TraceBackend final : public Backend {
   void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) override;
   void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) override;
   void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) override;
-  void dequantize(const Tensor& y, const Weight& w) override;
+  void dequantize(const Tensor& y, const Weight& w, const Tensor& rows) override;
   void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) override;
   void rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) override;
   void store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) override;
@@ -77,7 +81,8 @@ class TraceBackend final : public Backend {
   bool tried(const char* op, std::initializer_list<Tensor> operands, Call&& call);
   void forbid(const char* what) const;
 
-  Backend* inner_;
+  Backend* inner_ = nullptr;
+  const Backend* formats_ = nullptr;
   Hook hook_;
   bool in_pass_ = false;
   i64 calls_ = 0;

@@ -60,7 +60,7 @@ TEST_F(KernelsGolden, ActQuantIsBitEqual) {
 
 TEST_F(KernelsGolden, WeightDequantIsBitEqual) {
   const Tensor w = on_gpu("deq.w", DType::e4m3), y = empty(w.shape(), DType::bf16);
-  gpu_->dequantize(y, {w, on_gpu("deq.s", DType::f32), &kFp8Block128});
+  gpu_->dequantize(y, {w, on_gpu("deq.s", DType::f32), &kFp8Block128}, {});
   EXPECT_EQ(bytes(y), expected("deq.y"));
 }
 

@@ -89,8 +89,8 @@ TEST_F(CudaTest, QuantizeAndDequantizeBitEqual) {
   for (const DType to : kActs) {
     const WeightTwin w(*gpu_, random_, kFp8Block128, {300, 200});
     Twin y(*gpu_, {300, 200}, to);
-    cpu_.dequantize(y.host, w.host);
-    gpu_->dequantize(y.device, w.device);
+    cpu_.dequantize(y.host, w.host, {});
+    gpu_->dequantize(y.device, w.device, {});
     y.expect_equal();
   }
 }

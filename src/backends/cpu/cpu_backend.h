@@ -37,7 +37,7 @@ class CpuBackend : public Backend {
   void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) override;
   void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) override;
   void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) override;
-  void dequantize(const Tensor& y, const Weight& w) override;
+  void dequantize(const Tensor& y, const Weight& w, const Tensor& rows) override;
   void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) override;
 
   void rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) override;

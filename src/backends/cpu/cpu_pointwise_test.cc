@@ -180,7 +180,7 @@ TEST(CpuGolden, QuantizeAndDequantizeAreBitEqualToTheReference) {
       EXPECT_EQ(values(*scales), values(file["act.s." + kind])) << kind;
     }
     const HostTensor y(raw.shape(), DType::bf16);
-    backend.dequantize(*y, {Tensor(raw.data(), DType::e4m3, raw.shape()), file["deq.s"], &kFp8Block128});
+    backend.dequantize(*y, {Tensor(raw.data(), DType::e4m3, raw.shape()), file["deq.s"], &kFp8Block128}, {});
     EXPECT_EQ(values(*y), values(file["deq.y"]));
   });
 }

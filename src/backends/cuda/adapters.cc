@@ -26,7 +26,7 @@ void CudaBackend::silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) {
   cuda::silu_mul(stream(), array_of(y), array_of(a), array_of(b));
 }
 
-void CudaBackend::dequantize(const Tensor& y, const Weight& w) {
+void CudaBackend::dequantize(const Tensor& y, const Weight& w, const Tensor& /*rows*/) {
   cuda::dequantize(stream(), array_of(y), matrix_of(w));
 }
 

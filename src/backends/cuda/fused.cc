@@ -78,7 +78,7 @@ void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight&
   p.x = x.data();
   p.x_stride = x.stride(0);
   if (!p.quantise) return;
-  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two);
+  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two());
   p.x = rows.codes;
   p.x_stride = x.dim(1);
   p.x_scale = rows.scales;

@@ -17,7 +17,7 @@ bool tile_fits(const Tensor& x, const Weight& w) {
 // The values that quantised activations stand for, in scratch.
 Tensor CudaBackend::rounded_to_fp8(const Tensor& x, const Weight& w) {
   const Tensor y(workspace(static_cast<std::size_t>(x.numel() * 2)), DType::bf16, x.shape(), x.device());
-  cuda::round_to_fp8(stream(), y.data(), array_of(x), w.format->power_of_two);
+  cuda::round_to_fp8(stream(), y.data(), array_of(x), w.format->power_of_two());
   return y;
 }
 
@@ -25,7 +25,7 @@ Tensor CudaBackend::rounded_to_fp8(const Tensor& x, const Weight& w) {
 cuda::Operand CudaBackend::quantised(const Tensor& x, const Weight& w) {
   const auto rows =
       CodeRows::by_row(workspace(static_cast<std::size_t>(CodeRows::bytes(x.dim(0), x.dim(1)))), x.dim(0), x.dim(1));
-  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two);
+  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two());
   return {array_of(Tensor(rows.codes, DType::e4m3, x.shape(), x.device())), rows.scales};
 }
 

@@ -31,7 +31,7 @@ void take_codes(cuda::WideProduct& p, const Tensor& x, const CodeRows& rows) {
 }
 
 void quantize_rows(cudaStream_t s, const CodeRows& rows, const Tensor& x, const Weight& w) {
-  cuda::quantize_wide(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two);
+  cuda::quantize_wide(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two());
 }
 
 bool few_products(const std::vector<cuda::WideProduct>& all) {
