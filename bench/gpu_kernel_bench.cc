@@ -24,7 +24,7 @@ class Bench {
   Tensor tensor(const Shape& shape, DType dtype, bool random = true) {
     storages_.push_back(gpu_.allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
     Tensor x(storages_.back().data(), dtype, shape, gpu_.device());
-    if (random) gpu_.fill_random(x, storages_.size());
+    if (random) gpu_.try_run(op::FillRandom{x, storages_.size()});
     return x;
   }
   Tensor ints(const Shape& shape, const std::function<int(i64)>& f) {
@@ -96,9 +96,9 @@ void product(Bench& bench, const Format& format, GemmMode mode, i64 m, const Den
   const double seconds = bench.time(copies, [&](int i) {
     const Weight& w = ws[static_cast<std::size_t>(i)];
     if (adds)
-      CHECK(bench.gpu().linear_add_(y, x, w, mode), "no kernel");
+      CHECK(bench.gpu().try_run(op::LinearAdd{y, x, w, mode}), "no kernel");
     else
-      bench.gpu().linear(y, x, w, mode);
+      bench.gpu().run(op::Linear{y, x, w, mode});
   });
   report(fmt::format("product {} gemm {} M {} N {} K {}", format.has_scale() ? "fp8" : "bf16",
                      mode == GemmMode::fp8 ? "fp8" : "bf16", m, n, k),
@@ -134,7 +134,7 @@ void experts(Bench& bench, const Moe& m, const Format& format, GemmMode mode, i6
                       .shared_w3 = w({m.shared, m.dim})});
   }
   const Tensor seed = bench.tensor({tokens, m.dim}, DType::bf16), h = bench.tensor({tokens, m.dim}, DType::f32);
-  bench.gpu().cast(h, seed);
+  bench.gpu().run(op::Copy{h, seed});
   const double seconds = bench.time(6 * kLayers, [&](int i) {
     CHECK(bench.gpu().experts_add_(h, layers[static_cast<std::size_t>(i % kLayers)], mode), "no kernels");
   });
@@ -167,7 +167,7 @@ void attention(Bench& bench, i64 heads, i64 context, i64 tokens) {
   batch.max_context = context;
   batch.total_context = tokens * context;
   const double seconds = bench.time(copies, [&](int i) {
-    bench.gpu().attend_latent(o, q_c, q_pe, {caches[static_cast<std::size_t>(i)], 512}, batch, 0.07f);
+    bench.gpu().run(op::AttendLatent{o, q_c, q_pe, {caches[static_cast<std::size_t>(i)], 512}, batch, 0.07f});
   });
   report(fmt::format("latent attention heads {} ctx {} M {}", heads, context, tokens), seconds,
          static_cast<double>(bytes), 2.0 * 1088 * static_cast<double>(tokens * heads * context));

@@ -10,7 +10,7 @@
 #include "engine/decode_graphs.h"
 #include "engine/memory.h"
 #include "model/transformer.h"
-#include "ops/ops.h"
+#include "ops/sampling.h"
 #include "ops/trace.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
@@ -43,23 +43,27 @@ class Inputs {
  public:
   static constexpr i64 kBlock = 64, kLogRows = 4096;
 
-  // Every sequence has `context` tokens before the pass and `fresh` in it; room for `room` tokens each.
-  Inputs(Backend& backend, i64 sequences, i64 context, i64 fresh, i64 room) : backend_(backend) {
+  // Every sequence has `context` tokens before the pass and `fresh` in it; room for `room` tokens each. They are
+  // expanded from `expand_from` fresh tokens on.
+  Inputs(Backend& backend, i64 sequences, i64 context, i64 fresh, i64 room, i64 expand_from) : backend_(backend) {
     const i64 tokens = sequences * fresh, width = (room + kBlock - 1) / kBlock;
     storage_ = backend.allocate(
         static_cast<std::size_t>((8 * (tokens + sequences) + sequences * (width + kLogRows + 64)) * 8 + 65536));
     arena_ = std::make_unique<Arena>(Storage(storage_.data(), storage_.bytes(), backend.device(), [](void*) {}));
     const auto ints = [&](i64 n, auto value) { return fill<std::int32_t>(DType::i32, n, value); };
     batch.ids = ints(tokens, [](i64 i) { return 100 + i * 37 % 1000; });
-    batch.positions = ints(tokens, [&](i64 i) { return context + i % fresh; });
-    batch.slots = ints(tokens, [&](i64 i) { return i / fresh * width * kBlock + context + i % fresh; });
-    batch.seq_starts = ints(sequences + 1, [&](i64 i) { return i * fresh; });
-    batch.context_lens = ints(sequences, [&](i64) { return context + fresh; });
-    batch.context_starts = ints(sequences + 1, [&](i64 i) { return i * (context + fresh); });
-    batch.block_tables = ints(sequences * width, [](i64 i) { return i; }).view({sequences, width});
+    Sequences all;
+    all.positions = ints(tokens, [&](i64 i) { return context + i % fresh; });
+    all.slots = ints(tokens, [&](i64 i) { return i / fresh * width * kBlock + context + i % fresh; });
+    all.seq_starts = ints(sequences + 1, [&](i64 i) { return i * fresh; });
+    all.context_lens = ints(sequences, [&](i64) { return context + fresh; });
+    all.context_starts = ints(sequences + 1, [&](i64 i) { return i * (context + fresh); });
+    all.block_tables = ints(sequences * width, [](i64 i) { return i; }).view({sequences, width});
     batch.logit_rows = ints(sequences, [&](i64 i) { return (i + 1) * fresh - 1; });
-    batch.max_context = context + fresh;
-    batch.total_context = sequences * batch.max_context;
+    all.max_context = context + fresh;
+    all.total_context = sequences * all.max_context;
+    all.expanded = fresh >= expand_from;
+    batch.runs = {all};
     const auto floats = [&](float value) { return fill<float>(DType::f32, sequences, [value](i64) { return value; }); };
     const auto longs = [&] { return fill<i64>(DType::i64, sequences, [](i64) { return 0; }); };
     sampling = {floats(0), ints(sequences, [](i64) { return 0; }), floats(1), floats(0), floats(1), longs(), longs(),
@@ -98,6 +102,7 @@ class Session {
         cache_(backend, args_, args_.n_layers, (rows + Inputs::kBlock - 1) / Inputs::kBlock, Inputs::kBlock,
                options_.compute) {}
 
+  i64 expand_from() const { return options_.attn == AttnImpl::naive ? 0 : backend_.expand_from(); }
   void prepare(const Batch& batch, const SampleArgs& sampling) {
     TraceBackend nothing;
     Arena measure;
@@ -139,7 +144,7 @@ double kernel_gap(Backend& backend) {
   const Tensor x(storage.data(), DType::f32, {1, 4}, backend.device());
   const Tensor y(static_cast<std::byte*>(storage.data()) + 512, DType::f32, {1, 4}, backend.device());
   const auto chain = [&] {
-    for (int i = 0; i < kChain; ++i) backend.cast(i % 2 == 0 ? y : x, i % 2 == 0 ? x : y);
+    for (int i = 0; i < kChain; ++i) backend.run(op::Copy{i % 2 == 0 ? y : x, i % 2 == 0 ? x : y});
   };
   chain();
   const auto graph = backend.capture(chain);
@@ -158,14 +163,15 @@ double kernel_gap(Backend& backend) {
 void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, Session& session, i64 batch, i64 context,
                   double gap) {
   const i64 room = context + flags.steps + 16;
-  Inputs inputs(backend, batch, context, 1, room);
-  inputs.batch.max_context = DecodeGraphs::rounded_context(room);
-  inputs.batch.total_context = batch * inputs.batch.max_context;
+  Inputs inputs(backend, batch, context, 1, room, session.expand_from());
+  const i64 rounded = DecodeGraphs::rounded_context(room);
+  inputs.batch.runs[0].max_context = rounded;
+  inputs.batch.runs[0].total_context = batch * rounded;
   session.prepare(inputs.batch, inputs.sampling);
   DecodeGraphs graphs(backend);
   const auto step = [&] {
     const auto pass = [&] { session.run(inputs.batch, inputs.sampling, &inputs.log); };
-    flags.no_graphs ? pass() : graphs.run(batch, inputs.batch.max_context, pass);
+    flags.no_graphs ? pass() : graphs.run(batch, rounded, pass);
   };
   for (int i = 0; i < 4; ++i) step();
   backend.synchronize();
@@ -174,7 +180,7 @@ void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, S
   backend.synchronize();
   const double seconds = seconds_since(start) / static_cast<double>(flags.steps);
   const double floor = decode_bytes(args, batch, context) / flags.bandwidth;
-  const i64 operations = graphs.operations(batch, inputs.batch.max_context);
+  const i64 operations = graphs.operations(batch, rounded);
   std::printf(
       "decode   batch %4lld ctx %6lld  %8.3f ms/step %10.1f tok/s  floor %7.3f ms  share %5.1f %%  kernels/layer "
       "%.1f  gaps up to %.3f ms\n",
@@ -186,7 +192,7 @@ void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, S
 }
 
 void bench_prefill(Backend& backend, Session& session, i64 tokens) {
-  Inputs inputs(backend, 1, 0, tokens, tokens);
+  Inputs inputs(backend, 1, 0, tokens, tokens, session.expand_from());
   session.prepare(inputs.batch, inputs.sampling);
   double best = 1e30;
   for (int i = 0; i < 3; ++i) {

@@ -18,12 +18,6 @@ std::vector<std::uint8_t> seen_bits(const StepPlan& plan, i64 width) {
   return bits;
 }
 
-std::vector<std::int32_t> running_sum(const std::vector<std::int32_t>& lengths) {
-  std::vector<std::int32_t> sums{0};
-  for (const std::int32_t length : lengths) sums.push_back(sums.back() + length);
-  return sums;
-}
-
 // Small tables in one piece; of large ones each row's used entries, the others are never read.
 void upload_tables(Backend& backend, const Tensor& table, const StepPlan& plan) {
   constexpr i64 kOnePiece = i64{64} << 10;  // bytes
@@ -53,7 +47,7 @@ PassBuffers::PassBuffers(Arena& arena, const ModelArgs& args, const RunnerOption
   block_tables_ = arena.empty({sequences, options.blocks_of(options.max_seq_len)}, DType::i32);
   seen_ = arena.empty({sequences, (args.vocab_size + 7) / 8}, DType::u8);
   log_ = i32s((1 + max_steps_) * sequences);
-  seq_starts_ = i32s(sequences + 1), context_lens_ = i32s(sequences + 1), context_starts_ = i32s(sequences + 1);
+  seq_starts_ = i32s(2 * sequences), context_starts_ = i32s(2 * sequences), context_lens_ = i32s(sequences);
   logit_rows_ = i32s(sequences), top_k_ = i32s(sequences);
   temperature_ = f32s(), top_p_ = f32s(), min_p_ = f32s(), repetition_penalty_ = f32s();
   seed_ = i64s(), step_ = i64s();
@@ -69,15 +63,17 @@ i64 PassBuffers::bytes(const ModelArgs& args, const RunnerOptions& options) {
   return static_cast<i64>(measure.peak());
 }
 
-PassBuffers::Inputs PassBuffers::whole() const {
-  return {{.ids = ids_,
-           .positions = positions_,
-           .slots = slots_,
-           .seq_starts = seq_starts_,
-           .context_lens = context_lens_.narrow(0, 0, logit_rows_.dim(0)),
-           .context_starts = context_starts_,
-           .block_tables = block_tables_,
-           .logit_rows = logit_rows_},
+PassBuffers::Inputs PassBuffers::largest(i64 tokens, i64 sequences, i64 max_context, bool expanded) const {
+  const Sequences all{.positions = positions_.narrow(0, 0, tokens),
+                      .slots = slots_.narrow(0, 0, tokens),
+                      .seq_starts = seq_starts_.narrow(0, 0, sequences + 1),
+                      .context_lens = context_lens_.narrow(0, 0, sequences),
+                      .context_starts = context_starts_.narrow(0, 0, sequences + 1),
+                      .block_tables = block_tables_.narrow(0, 0, sequences),
+                      .total_context = sequences * max_context,
+                      .max_context = max_context,
+                      .expanded = expanded};
+  return {{.ids = ids_, .logit_rows = logit_rows_, .runs = {all}},
           {.temperature = temperature_,
            .top_k = top_k_,
            .top_p = top_p_,
@@ -101,24 +97,15 @@ Tensor PassBuffers::fill(const Tensor& buffer, const std::vector<T>& values) {
   return buffer.narrow(0, 0, static_cast<i64>(values.size()));
 }
 
-PassBuffers::Inputs PassBuffers::upload(Backend& backend, const StepPlan& plan) {
+PassBuffers::Inputs PassBuffers::upload(Backend& backend, const StepPlan& plan, i64 expand_from) {
   const auto send = [&](const Tensor& buffer, const std::vector<std::int32_t>& values) {
     const Tensor part = buffer.narrow(0, 0, static_cast<i64>(values.size()));
     backend.upload(part, values.data());
     return part;
   };
-  const auto starts = running_sum(plan.context_lens);
-  const Tensor table = block_tables_.narrow(0, 0, plan.sequences());
-  Inputs inputs{{.ids = send(ids_, plan.ids),
-                 .positions = send(positions_, plan.positions),
-                 .slots = send(slots_, plan.slots),
-                 .seq_starts = fill(seq_starts_, plan.seq_starts),
-                 .context_lens = fill(context_lens_, plan.context_lens),
-                 .context_starts = fill(context_starts_, starts),
-                 .block_tables = table,
-                 .logit_rows = fill(logit_rows_, plan.logit_rows),
-                 .total_context = starts.back(),
-                 .max_context = *std::max_element(plan.context_lens.begin(), plan.context_lens.end())},
+  const Tensor positions = send(positions_, plan.positions), slots = send(slots_, plan.slots),
+               lens = fill(context_lens_, plan.context_lens), table = block_tables_.narrow(0, 0, plan.sequences());
+  Inputs inputs{{.ids = send(ids_, plan.ids), .logit_rows = fill(logit_rows_, plan.logit_rows), .runs = {}},
                 {.temperature = fill(temperature_, plan.temperature),
                  .top_k = fill(top_k_, plan.top_k),
                  .top_p = fill(top_p_, plan.top_p),
@@ -127,6 +114,26 @@ PassBuffers::Inputs PassBuffers::upload(Backend& backend, const StepPlan& plan) 
                  .seed = fill(seed_, plan.seed),
                  .step = fill(step_, plan.step),
                  .seen = {}}};
+  std::vector<std::int32_t> seq_starts, context_starts;  // of each run from 0
+  for (const ops::RunShape& run : ops::attention_runs(plan.seq_starts, plan.context_lens, expand_from)) {
+    const auto at = static_cast<i64>(seq_starts.size());
+    seq_starts.push_back(0), context_starts.push_back(0);
+    for (auto s = static_cast<std::size_t>(run.first); s < static_cast<std::size_t>(run.first + run.count); ++s) {
+      seq_starts.push_back(plan.seq_starts[s + 1] - static_cast<std::int32_t>(run.first_token));
+      context_starts.push_back(context_starts.back() + plan.context_lens[s]);
+    }
+    inputs.batch.runs.push_back({.positions = positions.narrow(0, run.first_token, run.tokens),
+                                 .slots = slots.narrow(0, run.first_token, run.tokens),
+                                 .seq_starts = seq_starts_.narrow(0, at, run.count + 1),
+                                 .context_lens = lens.narrow(0, run.first, run.count),
+                                 .context_starts = context_starts_.narrow(0, at, run.count + 1),
+                                 .block_tables = table.narrow(0, run.first, run.count),
+                                 .first_token = run.first_token,
+                                 .total_context = run.total_context,
+                                 .max_context = run.max_context,
+                                 .expanded = run.expanded});
+  }
+  fill(seq_starts_, seq_starts), fill(context_starts_, context_starts);
   upload_tables(backend, table, plan);
   backend.upload(together_, image_.data());
   const std::int32_t none = 0;

@@ -6,6 +6,7 @@
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "model/args.h"
+#include "ops/sampling.h"
 
 namespace fathom {
 
@@ -21,10 +22,11 @@ class PassBuffers {
     Batch batch;
     SampleArgs sampling;
   };
-  // The largest batch, for measuring.
-  Inputs whole() const;
-  // The plan's inputs, uploaded. What has an entry a sequence goes in one piece, and the log is emptied.
-  Inputs upload(Backend& backend, const StepPlan& plan);
+  // A batch of `sequences` sequences with `tokens` tokens, all of which attend in one way, for measuring.
+  Inputs largest(i64 tokens, i64 sequences, i64 max_context, bool expanded) const;
+  // The plan's inputs, uploaded. What has an entry a sequence goes in one piece, and the log is emptied. Sequences with
+  // `expand_from` new tokens are expanded: see ops::attention_runs.
+  Inputs upload(Backend& backend, const StepPlan& plan, i64 expand_from);
   // The log of a decode batch of `count` sequences: int32 [1 + max_steps, count], see ops::advance.
   Tensor log(i64 count) const;
 
@@ -37,7 +39,8 @@ class PassBuffers {
   Tensor block_tables_;                                      // int32 [max_sequences, blocks of the longest sequence]
   Tensor seen_;                                              // u8 [max_sequences, ceil(vocab_size / 8)]
   Tensor log_;                                               // int32 [(1 + max_steps) * max_sequences]
-  Tensor seq_starts_, context_lens_, context_starts_;        // int32 [max_sequences + 1]
+  Tensor seq_starts_, context_starts_;                       // int32 [2 max_sequences]: those of each run begin with 0
+  Tensor context_lens_;                                      // int32 [max_sequences]
   Tensor logit_rows_, top_k_;                                // int32 [max_sequences]
   Tensor temperature_, top_p_, min_p_, repetition_penalty_;  // float32 [max_sequences]
   Tensor seed_, step_;                                       // int64 [max_sequences]

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/buffers.h"
-#include "ops/ops.h"
+#include "ops/sampling.h"
 #include "ops/trace.h"
 
 namespace fathom {
@@ -15,8 +15,7 @@ class AbsentRanks final : public Communicator {
   AbsentRanks(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void all_reduce(const Tensor&) override {}
-  void all_gather(const Tensor&, const Tensor&) override {}
+  void exchange(std::span<const std::byte>, std::span<std::byte>) override {}
   void broadcast(std::vector<std::byte>&) override {}
   void abort() override {}
 
@@ -37,13 +36,20 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
   TraceBackend nothing(store.backend());
   AbsentRanks ranks(store.rank(), store.world_size());
   Arena inputs, measure;
-  PassBuffers::Inputs whole = PassBuffers(inputs, args, options).whole();
+  const PassBuffers buffers(inputs, args, options);
   const i64 blocks = wanted_blocks(options);
   const LatentCache cache(nothing, args, args.n_layers, blocks, options.block_size, options.compute.compute);
   Context ctx{nothing, measure, ranks, options.compute};
-  whole.batch.max_context = std::min(options.max_seq_len, blocks * options.block_size);
-  whole.batch.total_context = options.max_sequences * whole.batch.max_context;  // sequences may share all their blocks
-  ops::sample(ctx, model(ctx, whole.batch, cache), whole.sampling);
+  const i64 context = std::min(options.max_seq_len, blocks * options.block_size);
+  const auto pass = [&](const PassBuffers::Inputs& all) {
+    const ArenaScope scope(measure);
+    ops::sample(ctx, model(ctx, all.batch, cache), all.sampling);
+  };
+  // Sequences may share all their blocks.
+  const bool naive = options.compute.attn == AttnImpl::naive;
+  pass(buffers.largest(options.max_tokens, options.max_sequences, context, naive));
+  // Of expanded sequences, only one is longer than those that are expanded together.
+  if (!naive) pass(buffers.largest(options.max_tokens, 1, std::max(context, ops::kExpandedKeys), true));
   return static_cast<i64>(measure.peak());
 }
 

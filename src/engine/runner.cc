@@ -5,8 +5,7 @@
 
 #include "engine/logprobs.h"
 #include "engine/memory.h"
-#include "ops/fused.h"
-#include "ops/ops.h"
+#include "ops/sampling.h"
 
 namespace fathom {
 namespace {
@@ -58,6 +57,8 @@ Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const Mo
              options_.compute.compute),
       graphs_(backend) {}
 
+i64 Runner::expand_from() const { return options_.compute.attn == AttnImpl::naive ? 0 : backend_.expand_from(); }
+
 // The blocks that fit beside what is there by now.
 i64 Runner::free_blocks() const {
   const MemoryNeed only_cache{0, 0,
@@ -96,9 +97,11 @@ StepResult Runner::run(const StepPlan& plan) {
 // Decode passes one after another, all enqueued before the first token is looked at.
 StepResult Runner::run_steps(const StepPlan& plan) {
   const i64 count = plan.tokens();
-  auto [batch, sampling] = buffers_.upload(backend_, plan);
-  batch.max_context = DecodeGraphs::rounded_context(batch.max_context + plan.steps - 1);
-  batch.total_context = count * batch.max_context;
+  auto [batch, sampling] = buffers_.upload(backend_, plan, expand_from());
+  Sequences& sequences = batch.runs.front();
+  const i64 context = DecodeGraphs::rounded_context(sequences.max_context + plan.steps - 1);
+  sequences.max_context = context;
+  sequences.total_context = count * context;
   const Tensor log = buffers_.log(count);
   const auto pass = [this, batch = batch, sampling = sampling, log] {
     const ArenaScope scope(arena_);
@@ -107,7 +110,7 @@ StepResult Runner::run_steps(const StepPlan& plan) {
     CHECK(ops::advance(ctx, batch, drawn, sampling.step, log, options_.block_size), "{} cannot advance a batch",
           backend_.name());
   };
-  for (i64 i = 0; i < plan.steps; ++i) options_.record ? graphs_.run(count, batch.max_context, pass) : pass();
+  for (i64 i = 0; i < plan.steps; ++i) options_.record ? graphs_.run(count, context, pass) : pass();
   std::vector<std::int32_t> ids(static_cast<std::size_t>((1 + plan.steps) * count));
   backend_.download(ids.data(), log.narrow(0, 0, 1 + plan.steps));
   StepResult result;
@@ -117,7 +120,7 @@ StepResult Runner::run_steps(const StepPlan& plan) {
 
 // Any plan of one pass.
 StepResult Runner::run_once(const StepPlan& plan) {
-  const auto [batch, sampling] = buffers_.upload(backend_, plan);
+  const auto [batch, sampling] = buffers_.upload(backend_, plan, expand_from());
   const ArenaScope scope(arena_);
   Context ctx{backend_, arena_, comm_, options_.compute};
   if (plan.rows() == 0) {
@@ -144,7 +147,7 @@ StepResult Runner::run_once(const StepPlan& plan) {
 
 Runner::Outputs Runner::forward(const StepPlan& plan, bool hidden) {
   check(plan);
-  const Batch batch = buffers_.upload(backend_, plan).batch;
+  const Batch batch = buffers_.upload(backend_, plan, expand_from()).batch;
   const ArenaScope scope(arena_);
   Context ctx{backend_, arena_, comm_, options_.compute};
   Outputs outputs;

@@ -39,6 +39,8 @@ class Runner final : public StepRunner {
 
  private:
   i64 free_blocks() const;
+  // New tokens of a sequence from which it attends by expanded keys and values.
+  i64 expand_from() const;
   void check(const StepPlan& plan) const;
   StepResult run_steps(const StepPlan& plan);
   StepResult run_once(const StepPlan& plan);

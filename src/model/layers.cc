@@ -19,22 +19,10 @@ i64 vocabulary_part(const Params& p, i64 vocab_size) {
 }  // namespace
 
 ColumnParallelLinear::ColumnParallelLinear(const Params& p, i64 in, i64 out)
-    : weight_(p.matrix(out, in, Split::out, parallel_format(p))) {}
+    : weight(p.matrix(out, in, Split::out, parallel_format(p))) {}
 
 RowParallelLinear::RowParallelLinear(const Params& p, i64 in, i64 out)
-    : weight_(p.matrix(out, in, Split::in, parallel_format(p))) {}
-
-Tensor RowParallelLinear::operator()(Context& ctx, const Tensor& x) const {
-  Tensor y = ops::linear(ctx, x, weight_, DType::f32);
-  ctx.comm.all_reduce(y);
-  return y;
-}
-
-void RowParallelLinear::add_(Context& ctx, const Tensor& h, const Tensor& x) const {
-  if (ctx.comm.size() == 1) return ops::linear_add_(ctx, h, x, weight_);
-  const ArenaScope scope(ctx.arena);
-  ops::add_(ctx, h, (*this)(ctx, x));
-}
+    : weight(p.matrix(out, in, Split::in, parallel_format(p))) {}
 
 ParallelEmbedding::ParallelEmbedding(const Params& p, i64 vocab_size, i64 dim)
     : vocab_start_(vocabulary_part(p, vocab_size) * p.rank()) {
@@ -43,24 +31,13 @@ ParallelEmbedding::ParallelEmbedding(const Params& p, i64 vocab_size, i64 dim)
 
 Tensor ParallelEmbedding::operator()(Context& ctx, const Tensor& ids) const {
   Tensor y = ops::embedding(ctx, weight_, ids, vocab_start_);
-  ctx.comm.all_reduce(y);
+  ops::all_reduce(ctx, y);
   return y;
 }
 
 ParallelHead::ParallelHead(const Params& p, i64 dim, i64 vocab_size) {
   vocabulary_part(p, vocab_size);
   weight_ = p.plain_matrix(vocab_size, dim, Split::out);
-}
-
-Tensor ParallelHead::operator()(Context& ctx, const Tensor& x) const {
-  const i64 n = x.dim(0), part = weight_.out(), ranks = ctx.comm.size();
-  if (ranks == 1) return ops::linear(ctx, x, weight_, DType::f32);
-  const Tensor logits = ctx.arena.empty({n, part * ranks}, DType::f32);
-  const ArenaScope scope(ctx.arena);
-  const Tensor parts = ctx.arena.empty({ranks, n, part}, DType::f32);
-  ctx.comm.all_gather(parts, ops::linear(ctx, x, weight_, DType::f32));
-  for (i64 r = 0; r < ranks; ++r) ops::copy(ctx, logits.narrow(1, r * part, part), parts[r]);
-  return logits;
 }
 
 }  // namespace fathom

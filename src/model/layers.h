@@ -3,49 +3,42 @@
 #pragma once
 
 #include "model/params.h"
-#include "ops/fused.h"
+#include "ops/collectives.h"
+#include "ops/products.h"
 
 namespace fathom {
 
 // y = x w^T. Every rank holds the whole matrix.
-class Linear {
- public:
-  Linear(const Params& p, i64 in, i64 out) : Linear(p.matrix(out, in, Split::none, p.args().format())) {}
-  explicit Linear(const Weight& weight) : weight_(weight) {}
+struct Linear {
+  Linear(const Params& p, i64 in, i64 out) : weight(p.matrix(out, in, Split::none, p.args().format())) {}
+  explicit Linear(const Weight& w) : weight(w) {}
 
   // x [T, in] -> [T, out] in the activation type, or in `dtype`.
-  Tensor operator()(Context& ctx, const Tensor& x, std::optional<DType> dtype = {}) const {
-    return ops::linear(ctx, x, weight_, dtype);
+  Tensor operator()(Context& ctx, const Normed& x, std::optional<DType> dtype = {}) const {
+    return ops::linear(ctx, x, weight, dtype);
   }
-  const Weight& weight() const { return weight_; }
 
- private:
-  Weight weight_;
+  Weight weight;
 };
 
 // Output features are divided among the ranks: x [T, in] -> [T, out / world_size].
-class ColumnParallelLinear {
- public:
+struct ColumnParallelLinear {
   ColumnParallelLinear(const Params& p, i64 in, i64 out);
-  Tensor operator()(Context& ctx, const Tensor& x) const { return ops::linear(ctx, x, weight_); }
-  const Weight& weight() const { return weight_; }
+  Tensor operator()(Context& ctx, const Normed& x) const { return ops::linear(ctx, x, weight); }
 
- private:
-  Weight weight_;
+  Weight weight;
 };
 
-// Input features are divided: x [T, in / world_size] -> [T, out], summed over the ranks. The result is float32, so that
-// neither the sum nor the residual stream it joins is rounded to bf16 on the way.
-class RowParallelLinear {
- public:
+// Input features are divided: the ranks' products of x [T, in / world_size] are summed up. They join the residual
+// stream, which is float32, so that neither is rounded to bf16 on the way.
+struct RowParallelLinear {
   RowParallelLinear(const Params& p, i64 in, i64 out);
-  Tensor operator()(Context& ctx, const Tensor& x) const;
-  // h float32 [T, out] += the same.
-  void add_(Context& ctx, const Tensor& h, const Tensor& x) const;
-  const Weight& weight() const { return weight_; }
+  // h float32 [T, out] += the sum; gives the next norm of h.
+  Normed operator()(Context& ctx, const Tensor& h, const Tensor& x, const Norm& next) const {
+    return ops::linear_add_norm(ctx, h, x, weight, next);
+  }
 
- private:
-  Weight weight_;
+  Weight weight;
 };
 
 // Rows of the vocabulary are divided among the ranks.
@@ -64,32 +57,19 @@ class ParallelEmbedding {
 class ParallelHead {
  public:
   ParallelHead(const Params& p, i64 dim, i64 vocab_size);
-  Tensor operator()(Context& ctx, const Tensor& x) const;
-  const Weight& weight() const { return weight_; }
+  Tensor operator()(Context& ctx, const Normed& x) const {
+    return ops::gather_columns(ctx, ops::linear(ctx, x, weight_, DType::f32));
+  }
 
  private:
   Weight weight_;  // [vocab_size / world_size, dim]
 };
 
-class RMSNorm {
- public:
-  RMSNorm(const Params& p, i64 dim)
-      : weight_(p.vector("weight", dim)), eps_(static_cast<float>(p.args().rms_norm_eps)) {}
-
-  // x [T, dim] -> [T, dim] in the activation type
-  Tensor operator()(Context& ctx, const Tensor& x) const { return ops::rms_norm(ctx, x, weight_, eps_); }
-  // The same into y, rows strided.
-  void operator()(Context& ctx, const Tensor& y, const Tensor& x) const { ctx.backend.rms_norm(y, x, weight_, eps_); }
-  // Products of the normalised x.
-  std::vector<Tensor> linear(Context& ctx, const Tensor& x, std::initializer_list<ops::NormedProduct> products) const {
-    return ops::norm_linear(ctx, x, weight_, eps_, std::span(products.begin(), products.size()));
-  }
-  const Tensor& weight() const { return weight_; }
-  float eps() const { return eps_; }
-
- private:
-  Tensor weight_;  // float32 [dim]
-  float eps_;
+// A norm that whoever takes its result may apply.
+struct RMSNorm : Norm {
+  RMSNorm(const Params& p, i64 dim) : Norm{p.vector("weight", dim), static_cast<float>(p.args().rms_norm_eps)} {}
+  // x [T, dim]
+  Normed operator()(const Tensor& x) const { return {x, *this}; }
 };
 
 }  // namespace fathom

@@ -52,39 +52,26 @@ MLA::MLA(const Params& p)
       });
 }
 
-void MLA::add_(Context& ctx, const Tensor& h, const RMSNorm& norm, const Tensor& freqs, const Batch& batch,
-               const CacheLayer& cache) const {
+Normed MLA::operator()(Context& ctx, const Tensor& h, const Normed& x, const Tensor& freqs,
+                       std::span<const Sequences> runs, const CacheLayer& cache, const Norm& next) const {
   const i64 tokens = h.dim(0);
-  const auto first = q_lora_rank_ == 0 ? norm.linear(ctx, h, {{wq_->weight()}, {wkv_a_.weight()}})
-                                       : norm.linear(ctx, h, {{wq_a_->weight(), DType::f32}, {wkv_a_.weight()}});
-  Tensor q = q_lora_rank_ == 0 ? first[0] : q_norm_->linear(ctx, first[0], {{wq_b_->weight()}})[0];
-  q = q.view({tokens, n_local_heads_, qk_nope_head_dim_ + qk_rope_head_dim_});
-  Tensor o;
-  if (wkv_b_) {
-    rotate_and_store(ctx, q, first[1], freqs, batch, cache);
-    o = naive(ctx, q, batch, cache);
+  Tensor q, kv_pe;
+  if (q_lora_rank_ == 0) {
+    const auto both = ops::linear(ctx, x, {{wq_->weight}, {wkv_a_.weight}});
+    q = both[0], kv_pe = both[1];
   } else {
-    const LatentAttention args{kv_norm_.weight(), kv_norm_.eps(), freqs, wk_b_, wv_b_, softmax_scale_};
-    o = ops::latent_attention(ctx, q, first[1], args, cache, batch);
+    const auto both = ops::linear(ctx, x, {{wq_a_->weight, DType::f32}, {wkv_a_.weight}});
+    q = (*wq_b_)(ctx, (*q_norm_)(both[0])), kv_pe = both[1];
   }
-  wo_.add_(ctx, h, o.view({tokens, n_local_heads_ * v_head_dim_}));
-}
-
-void MLA::rotate_and_store(Context& ctx, const Tensor& q, const Tensor& kv_pe, const Tensor& freqs, const Batch& batch,
-                           const CacheLayer& cache) const {
-  ops::rope_(ctx, split(q, qk_nope_head_dim_, qk_rope_head_dim_)[1], freqs, batch.positions);
-  ops::rope_(ctx, split(kv_pe.view({kv_pe.dim(0), 1, kv_pe.dim(1)}), kv_lora_rank_, qk_rope_head_dim_)[1], freqs,
-             batch.positions);
-  const auto [kv, k_pe] = split(kv_pe, kv_lora_rank_, qk_rope_head_dim_);
-  ops::store_latent(ctx, cache, kv_norm_(ctx, kv), k_pe, batch.slots);
-}
-
-Tensor MLA::naive(Context& ctx, const Tensor& q, const Batch& batch, const CacheLayer& cache) const {
-  const Tensor cached = ops::gather_latent(ctx, cache, batch);  // [total_context, kv_lora_rank + rope]
-  const auto [kv, k_pe] = split(cached, kv_lora_rank_, qk_rope_head_dim_);
-  const Tensor expanded = (*wkv_b_)(ctx, kv);
-  return ops::attend_expanded(ctx, q, expanded.view({kv.dim(0), n_local_heads_, qk_nope_head_dim_ + v_head_dim_}), k_pe,
-                              batch, softmax_scale_);
+  q = q.view({tokens, n_local_heads_, qk_nope_head_dim_ + qk_rope_head_dim_});
+  const LatentAttention args{.kv_norm = kv_norm_,
+                             .freqs = freqs,
+                             .scale = softmax_scale_,
+                             .wkv_b = wkv_b_ ? wkv_b_->weight : Weight{},
+                             .wk_b = wk_b_,
+                             .wv_b = wv_b_};
+  const Tensor o = ops::attention(ctx, q, kv_pe, args, cache, runs);
+  return wo_(ctx, h, o.view({tokens, n_local_heads_ * v_head_dim_}), next);
 }
 
 }  // namespace fathom

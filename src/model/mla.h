@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "model/layers.h"
+#include "ops/attention.h"
 
 namespace fathom {
 
@@ -12,17 +13,12 @@ class MLA {
  public:
   explicit MLA(const Params& p);
 
-  // h float32 [T, dim] += attention of norm(h); writes this pass's tokens into the cache. freqs: precompute_freqs_cis.
-  void add_(Context& ctx, const Tensor& h, const RMSNorm& norm, const Tensor& freqs, const Batch& batch,
-            const CacheLayer& cache) const;
+  // h float32 [T, dim] += attention of x [T, dim]; writes this pass's tokens into the cache. freqs:
+  // precompute_freqs_cis. Gives the next norm of h.
+  Normed operator()(Context& ctx, const Tensor& h, const Normed& x, const Tensor& freqs,
+                    std::span<const Sequences> runs, const CacheLayer& cache, const Norm& next) const;
 
  private:
-  // Rotates q [T, n_local_heads, qk_head_dim] and the keys, stores kv_pe [T, kv_lora_rank + rope].
-  void rotate_and_store(Context& ctx, const Tensor& q, const Tensor& kv_pe, const Tensor& freqs, const Batch& batch,
-                        const CacheLayer& cache) const;
-  // q, rotated -> [T, n_local_heads, v_head_dim]
-  Tensor naive(Context& ctx, const Tensor& q, const Batch& batch, const CacheLayer& cache) const;
-
   i64 n_local_heads_, q_lora_rank_, kv_lora_rank_, qk_nope_head_dim_, qk_rope_head_dim_, v_head_dim_;
   float softmax_scale_;
   std::optional<ColumnParallelLinear> wq_;  // without q_lora

@@ -17,11 +17,11 @@ Tensor MTP::operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const
                        const CacheLayer& cache) const {
   const i64 tokens = h.dim(0), dim = h.dim(1);
   const Tensor both = ctx.arena.empty({tokens, 2 * dim}, ctx.options.compute);
-  enorm_(ctx, both.narrow(1, 0, dim), embed_(ctx, batch.ids));
-  hnorm_(ctx, both.narrow(1, dim, dim), h);
+  ops::rms_norm(ctx, both.narrow(1, 0, dim), embed_(ctx, batch.ids), enorm_);
+  ops::rms_norm(ctx, both.narrow(1, dim, dim), h, hnorm_);
   const Tensor x = eh_proj_(ctx, both, DType::f32);
-  block_(ctx, x, freqs, batch, cache);
-  return head_(ctx, norm_(ctx, ops::gather_rows(ctx, x, batch.logit_rows)));
+  const Normed y = block_(ctx, x, block_.attn_norm()(x), freqs, batch.runs, cache, norm_);
+  return head_(ctx, {ops::gather_rows(ctx, y.x, batch.logit_rows), y.norm});
 }
 
 }  // namespace fathom

@@ -11,7 +11,7 @@ class MTP {
   // `layer_id`: n_layers for the first module.
   MTP(const Params& p, i64 layer_id);
 
-  // h [T, dim] (activation type): the main model's state after its final norm; batch.ids: the tokens one further.
+  // h [T, dim]: the main model's state after its final norm; batch.ids: the tokens one further.
   // Logits float32 [N, vocab_size] of batch.logit_rows. Has its own layer of the cache.
   Tensor operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const Batch& batch,
                     const CacheLayer& cache) const;

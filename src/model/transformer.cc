@@ -34,14 +34,15 @@ Block::Block(const Params& p, i64 layer_id)
       attn_norm_(p.sub("attn_norm"), p.args().dim),
       ffn_norm_(p.sub("ffn_norm"), p.args().dim) {}
 
-void Block::operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const Batch& batch,
-                       const CacheLayer& cache) const {
+Normed Block::operator()(Context& ctx, const Tensor& h, const Normed& x, const Tensor& freqs,
+                         std::span<const Sequences> runs, const CacheLayer& cache, const Norm& next) const {
+  Normed y;
   {
     const ArenaScope scope(ctx.arena);
-    attn_.add_(ctx, h, attn_norm_, freqs, batch, cache);
+    y = attn_(ctx, h, x, freqs, runs, cache, ffn_norm_);
   }
   const ArenaScope scope(ctx.arena);
-  std::visit([&](const auto& ffn) { ffn.add_(ctx, h, ffn_norm_); }, ffn_);
+  return std::visit([&](const auto& ffn) { return ffn(ctx, h, y, next); }, ffn_);
 }
 
 Transformer::Transformer(const Params& p)
@@ -53,22 +54,22 @@ Transformer::Transformer(const Params& p)
   p.load();
 }
 
-Tensor Transformer::forward(Context& ctx, const Batch& batch, const LatentCache& cache,
+Normed Transformer::forward(Context& ctx, const Batch& batch, const LatentCache& cache,
                             const HiddenHook& hidden) const {
   const Tensor h = embed_(ctx, batch.ids);
+  Normed x = layers_.front().attn_norm()(h);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    layers_[i](ctx, h, freqs_, batch, cache.layer(static_cast<i64>(i)));
+    const Norm& next = i + 1 < layers_.size() ? layers_[i + 1].attn_norm() : norm_;
+    x = layers_[i](ctx, h, x, freqs_, batch.runs, cache.layer(static_cast<i64>(i)), next);
     if (hidden) hidden(static_cast<i64>(i), h);
   }
-  return h;
+  return x;
 }
 
 Tensor Transformer::operator()(Context& ctx, const Batch& batch, const LatentCache& cache,
                                const HiddenHook& hidden) const {
-  const Tensor h = forward(ctx, batch, cache, hidden);
-  const Tensor rows = ops::gather_rows(ctx, h, batch.logit_rows);
-  if (ctx.comm.size() > 1) return head_(ctx, norm_(ctx, rows));
-  return norm_.linear(ctx, rows, {{head_.weight(), DType::f32}})[0];
+  const Normed x = forward(ctx, batch, cache, hidden);
+  return head_(ctx, {ops::gather_rows(ctx, x.x, batch.logit_rows), x.norm});
 }
 
 }  // namespace fathom

@@ -8,6 +8,7 @@
 #include "model/ffn.h"
 #include "model/kv_cache.h"
 #include "model/mla.h"
+#include "ops/sampling.h"
 
 namespace fathom {
 
@@ -15,8 +16,10 @@ namespace fathom {
 class Block {
  public:
   Block(const Params& p, i64 layer_id);
-  void operator()(Context& ctx, const Tensor& h, const Tensor& freqs, const Batch& batch,
-                  const CacheLayer& cache) const;
+  // x: attn_norm of h. Gives the next norm of h.
+  Normed operator()(Context& ctx, const Tensor& h, const Normed& x, const Tensor& freqs,
+                    std::span<const Sequences> runs, const CacheLayer& cache, const Norm& next) const;
+  const RMSNorm& attn_norm() const { return attn_norm_; }
 
  private:
   MLA attn_;
@@ -31,14 +34,13 @@ class Transformer {
  public:
   explicit Transformer(const Params& p);
 
-  // The residual stream after the last block: float32 [T, dim]. Writes the pass's tokens into the cache.
-  Tensor forward(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;
+  // The norm of the residual stream after the last block: float32 [T, dim]. Writes the pass's tokens into the cache.
+  Normed forward(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;
   // Logits float32 [N, vocab_size] of the tokens batch.logit_rows.
   Tensor operator()(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;
 
   const Tensor& freqs() const { return freqs_; }
   const ParallelEmbedding& embed() const { return embed_; }
-  const RMSNorm& norm() const { return norm_; }
 
  private:
   ParallelEmbedding embed_;

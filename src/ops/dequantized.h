@@ -2,14 +2,15 @@
 // arena, a bounded part at a time: scratch like any other, so it is counted when a pass is measured.
 #pragma once
 
-#include <span>
+#include <functional>
+#include <initializer_list>
 
 #include "ops/context.h"
 
 namespace fathom::ops {
 
 // Whether the backend's products take all of these weights as they are.
-bool supported(const Context& ctx, std::initializer_list<const Weight*> weights);
+bool supported(const Context& ctx, std::initializer_list<std::reference_wrapper<const Weight>> weights);
 
 // y [N, out] = x [N, in] w^T
 void linear_into(Context& ctx, const Tensor& y, const Tensor& x, const Weight& w);

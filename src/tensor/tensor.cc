@@ -54,6 +54,22 @@ Tensor Tensor::narrow(int dimension, i64 start, i64 length) const {
   return part;
 }
 
+Tensor Tensor::broadcast(int dimension, i64 count) const {
+  CHECK(dimension >= 0 && dimension <= rank() && rank() < Shape::kMaxRank, "cannot add dimension {} to {}", dimension,
+        to_string(shape_));
+  Tensor wider = *this;
+  std::array<i64, Shape::kMaxRank> dims{}, steps{};
+  for (int i = 0; i <= rank(); ++i) {
+    const int from = i < dimension ? i : i - 1;
+    dims[static_cast<std::size_t>(i)] = i == dimension ? count : dim(from);
+    steps[static_cast<std::size_t>(i)] = i == dimension ? 0 : stride(from);
+  }
+  const auto size = static_cast<std::size_t>(rank() + 1);
+  wider.shape_ = Shape(std::span<const i64>(dims.data(), size));
+  wider.strides_ = Shape(std::span<const i64>(steps.data(), size));
+  return wider;
+}
+
 Tensor Tensor::operator[](i64 index) const {
   const Tensor one = narrow(0, index, 1);
   Tensor part = one;

@@ -84,6 +84,8 @@ class Tensor {
   Tensor view(const Shape& shape) const;
   // `length` entries of dimension `dim` from `start` on; shares memory, keeps the rank.
   Tensor narrow(int dim, i64 start, i64 length) const;
+  // A new dimension `dim` of `count` entries that are all the same numbers (stride 0).
+  Tensor broadcast(int dim, i64 count) const;
   // Entry `index` of the first dimension, which disappears.
   Tensor operator[](i64 index) const;
 

@@ -103,14 +103,14 @@ TEST_F(Attention, RopeAndStore) {
       Twin x(*gpu_, {t, 3, 64}, type, 16), freqs(*gpu_, {4200, 32, 2}, DType::f32);
       x.normal(random_);
       freqs.normal(random_);
-      cpu_.rope_(x.host, freqs.host, pages.host.positions);
-      gpu_->rope_(x.device, freqs.device, pages.device.positions);
+      cpu_.run(op::Rope{x.host, freqs.host, pages.host.positions});
+      gpu_->run(op::Rope{x.device, freqs.device, pages.device.positions});
       x.expect_same(2.02 * rounding_of(type), 4e-7 * 10);
       Twin cache(*gpu_, {pages.blocks, Pages::kBlock, 96}, type), kv(*gpu_, {t, 64}, type, 32),
           pe(*gpu_, {t, 32}, type, 64);
       kv.normal(random_), pe.normal(random_);
-      cpu_.store_latent({cache.host, 64}, kv.host, pe.host, pages.host.slots);
-      gpu_->store_latent({cache.device, 64}, kv.device, pe.device, pages.device.slots);
+      cpu_.run(op::StoreLatent{{cache.host, 64}, kv.host, pe.host, pages.host.slots});
+      gpu_->run(op::StoreLatent{{cache.device, 64}, kv.device, pe.device, pages.device.slots});
       cache.expect_equal();
     }
 }
@@ -127,8 +127,8 @@ TEST_F(Attention, Latent) {
             pe(*gpu_, {t, heads, r}, type, 128), o(*gpu_, {t, heads, c}, type);
         fill_cache(cache, pages);
         q.normal(random_), pe.normal(random_);
-        cpu_.attend_latent(o.host, q.host, pe.host, {cache.host, c}, pages.host, 0.06f);
-        gpu_->attend_latent(o.device, q.device, pe.device, {cache.device, c}, pages.device, 0.06f);
+        cpu_.run(op::AttendLatent{o.host, q.host, pe.host, {cache.host, c}, pages.host, 0.06f});
+        gpu_->run(op::AttendLatent{o.device, q.device, pe.device, {cache.device, c}, pages.device, 0.06f});
         o.expect_same(2.02 * rounding_of(type) + 1e-4, type == DType::f32 ? 3e-5 : 8e-3);
       }
 }
@@ -140,8 +140,8 @@ TEST_F(Attention, LatentOddWidths) {
       pe(*gpu_, {t, 3, 10}, DType::bf16), o(*gpu_, {t, 3, 48}, DType::bf16);
   fill_cache(cache, pages);
   q.normal(random_), pe.normal(random_);
-  cpu_.attend_latent(o.host, q.host, pe.host, {cache.host, 48}, pages.host, 0.1f);
-  gpu_->attend_latent(o.device, q.device, pe.device, {cache.device, 48}, pages.device, 0.1f);
+  cpu_.run(op::AttendLatent{o.host, q.host, pe.host, {cache.host, 48}, pages.host, 0.1f});
+  gpu_->run(op::AttendLatent{o.device, q.device, pe.device, {cache.device, 48}, pages.device, 0.1f});
   o.expect_same(2.02 * rounding_of(DType::bf16) + 1e-4, 8e-3);
 }
 
@@ -154,16 +154,16 @@ TEST_F(Attention, GatherAndExpanded) {
         const i64 t = pages.host.positions.dim(0), total = pages.host.total_context;
         Twin cache(*gpu_, {pages.blocks, Pages::kBlock, 96}, type), rows(*gpu_, {total, 96}, type);
         fill_cache(cache, pages);
-        cpu_.gather_latent(rows.host, {cache.host, 64}, pages.host);
-        gpu_->gather_latent(rows.device, {cache.device, 64}, pages.device);
+        cpu_.run(op::GatherLatent{rows.host, {cache.host, 64}, pages.host});
+        gpu_->run(op::GatherLatent{rows.device, {cache.device, 64}, pages.device});
         rows.expect_equal();
         Twin q(*gpu_, {t, heads, 192}, type), kv(*gpu_, {total, heads, 256}, type), pe(*gpu_, {total, 64}, type, 512),
             o(*gpu_, {t, heads, 128}, type);
         q.normal(random_), kv.normal(random_), pe.normal(random_);
-        cpu_.attend_expanded(o.host, q.host, kv.host, pe.host, pages.host, 0.07f);
+        cpu_.run(op::AttendExpanded{o.host, q.host, kv.host, pe.host, pages.host, 0.07f});
         for (Backend* gpu : both()) {
           o.poison();
-          gpu->attend_expanded(o.device, q.device, kv.device, pe.device, pages.device, 0.07f);
+          gpu->run(op::AttendExpanded{o.device, q.device, kv.device, pe.device, pages.device, 0.07f});
           gpu->synchronize();
           o.expect_same(2.02 * rounding_of(type) + 1e-4, type == DType::f32 ? 3e-5 : 8e-3);
         }

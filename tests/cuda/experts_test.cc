@@ -28,8 +28,8 @@ TEST_F(CudaTest, Route) {
       bias.fill([&](i64) { return draw(random_) / 4096.0; });
       if (c.bias) logits.fill([&](i64) { return draw(random_) / 64.0; });
       const RouteArgs args{c.top_k, c.groups, c.kept, c.sigmoid, c.normalize, 2.5f};
-      cpu_.route(weights.host, indices.host, logits.host, c.bias ? bias.host : Tensor{}, args);
-      gpu_->route(weights.device, indices.device, logits.device, c.bias ? bias.device : Tensor{}, args);
+      cpu_.run(op::Route{weights.host, indices.host, logits.host, c.bias ? bias.host : Tensor{}, args});
+      gpu_->run(op::Route{weights.device, indices.device, logits.device, c.bias ? bias.device : Tensor{}, args});
       if (tokens == 5 && !c.sigmoid) continue;  // softmax of a NaN: any answer, but no crash
       indices.expect_equal();
       weights.expect_same(1e-5, 1e-7);
@@ -55,14 +55,14 @@ TEST_F(CudaTest, GroupAndCombine) {
           return ids[static_cast<std::size_t>(i % top_k)];
         });
         const Routed on_cpu{rows.host, offsets.host, places.host}, on_gpu{rows.device, offsets.device, places.device};
-        cpu_.group_by_expert(on_cpu, x.host, indices.host, first);
-        gpu_->group_by_expert(on_gpu, x.device, indices.device, first);
+        cpu_.run(op::GroupByExpert{on_cpu, x.host, indices.host, first});
+        gpu_->run(op::GroupByExpert{on_gpu, x.device, indices.device, first});
         offsets.expect_equal();
         places.expect_equal();
         rows.expect_equal();
         Twin y(*gpu_, {tokens, d}, DType::f32);
-        cpu_.combine(y.host, rows.host, on_cpu, weights.host);
-        gpu_->combine(y.device, rows.device, on_gpu, weights.device);
+        cpu_.run(op::Combine{y.host, rows.host, on_cpu, weights.host});
+        gpu_->run(op::Combine{y.device, rows.device, on_gpu, weights.device});
         y.expect_same(1e-6, 1e-5);
       }
 }
@@ -92,8 +92,8 @@ TEST_F(CudaTest, Sample) {
     return SampleArgs{side(temperature), side(top_k), side(top_p), side(min_p),
                       side(penalty),     side(seed),  side(step),  side(seen)};
   };
-  cpu_.sample(ids.host, logits.host, args([](const Twin& t) { return t.host; }));
-  gpu_->sample(ids.device, logits.device, args([](const Twin& t) { return t.device; }));
+  cpu_.run(op::Sample{ids.host, logits.host, args([](const Twin& t) { return t.host; })});
+  gpu_->run(op::Sample{ids.device, logits.device, args([](const Twin& t) { return t.device; })});
   ids.expect_equal();
 }
 

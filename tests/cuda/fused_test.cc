@@ -77,7 +77,7 @@ TEST_F(Fused, NormLinearAndLinearAdd) {
       expect_near(got[1], expected[1], kBound);
       Twin h(*gpu_, {t, 200}, DType::f32), g(*gpu_, {t, 200}, DType::f32);
       h.normal(random_);
-      gpu_->cast(g.device, h.device);
+      gpu_->run(op::Copy{g.device, h.device});
       ops::linear_add_(fused, h.device, y.device, a.device);
       ops::linear_add_(plain, g.device, y.device, a.device);
       // Beyond 64 rows the plain product rounds scaled weights to bf16.
@@ -124,12 +124,12 @@ class FusedAttention : public Fused {
     const Tensor got = ops::latent_attention(fused, q.device, kv.device, args, {cache.device, 512}, batch);
     const Tensor replayed = arena_.empty(got.shape(), DType::bf16);
     gpu_->capture([&] {
-          gpu_->latent_attention(replayed, q.device, kv.device, args, {cache.device, 512}, batch);
+          gpu_->try_run(op::LatentAttention{replayed, q.device, kv.device, args, {cache.device, 512}, batch});
         })
         ->replay();
     EXPECT_EQ(numbers(got), numbers(replayed)) << "a recorded pass gives other bits";
     const Tensor cached = arena_.empty({blocks * 64, 576}, DType::bf16);
-    gpu_->cast(cached, cache.device.view({blocks * 64, 576}));
+    gpu_->run(op::Copy{cached, cache.device.view({blocks * 64, 576})});
     const Tensor expected = ops::latent_attention(plain, q.device, kv.device, args, {cache.device, 512}, batch);
     expect_near(got, expected, 2 * kBound);
     expect_near(cached, cache.device.view({blocks * 64, 576}), 1e-3);
@@ -218,8 +218,8 @@ class FusedExperts : public Fused {
       return at < count ? static_cast<double>((at * 13 + row * 7) % count) * 4.375 / static_cast<double>(count) - 2
                         : draw(random_);
     });
-    gpu_->cast(g.device, h.device);
-    gpu_->cast(again.device, h.device);
+    gpu_->run(op::Copy{g.device, h.device});
+    gpu_->run(op::Copy{again.device, h.device});
     const ExpertsLayer layer = experts.layer(route, biased);
     ASSERT_TRUE(gpu_->experts_add_(h.device, layer, mode));
     gpu_->capture([&] { gpu_->experts_add_(again.device, layer, mode); })->replay();
@@ -260,7 +260,7 @@ TEST_F(Fused, ManyTokens) {
           offsets(*gpu_, {4}, DType::i32), h(*gpu_, {t, 200}, DType::f32), g(*gpu_, {t, 200}, DType::f32);
       x.normal(random_, 3), gain.normal(random_), y.normal(random_), h.normal(random_);
       offsets.fill([](i64 i) { return std::vector<double>{0, 90, 90, 130}[static_cast<std::size_t>(i)]; });
-      gpu_->cast(g.device, h.device);
+      gpu_->run(op::Copy{g.device, h.device});
       const ArenaScope scope(arena_);
       Context fused = context(true), plain = context(false);
       fused.options.gemm = plain.options.gemm = mode;
@@ -311,14 +311,14 @@ TEST_F(Fused, PromptAttention) {
     q.normal(random_), kv.normal(random_), norm.normal(random_), wk.normal(random_, 0.05), wv.normal(random_, 0.05);
     cache.normal(random_);
     freqs.fill([](i64 i) { return i % 2 == 0 ? std::cos(i * 0.01) : std::sin((i - 1) * 0.01); });
-    gpu_->cast(q2.device, q.device);  // both forms rotate in place
-    gpu_->cast(kv2.device, kv.device);
+    gpu_->run(op::Copy{q2.device, q.device});  // both forms rotate in place
+    gpu_->run(op::Copy{kv2.device, kv.device});
     const LatentAttention args{norm.device, 1e-6f, freqs.device, wk.device, wv.device, 0.07f};
     const ArenaScope scope(arena_);
     Context fused = context(true), plain = context(false);
     const Tensor got = ops::latent_attention(fused, q.device, kv.device, args, {cache.device, 512}, batch);
     const Tensor after = arena_.empty({24 * block, 576}, DType::bf16);
-    gpu_->cast(after, cache.device.view({24 * block, 576}));
+    gpu_->run(op::Copy{after, cache.device.view({24 * block, 576})});
     const Tensor expected = ops::latent_attention(plain, q2.device, kv2.device, args, {cache.device, 512}, batch);
     expect_near(got, expected, 2 * kBound);
     expect_near(after, cache.device.view({24 * block, 576}), 1e-3);
@@ -340,7 +340,7 @@ TEST_F(Fused, CapturedPassGivesTheSameBits) {
   Twin x(*gpu_, {3, 256}, DType::bf16), h(*gpu_, {3, 256}, DType::f32), g(*gpu_, {3, 256}, DType::f32);
   x.normal(random_);
   const auto pass = [&](const Tensor& to) {
-    for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu_->linear_add_(to, x.device, w.device, GemmMode::bf16));
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu_->try_run(op::LinearAdd{to, x.device, w.device, GemmMode::bf16}));
   };
   pass(h.device);
   const auto graph = gpu_->capture([&] { pass(g.device); });
@@ -362,7 +362,7 @@ TEST_F(Fused, RecordedProductsOfAFewDozenRowsGiveTheSameBits) {
         Twin x(*gpu_, {t, 4096}, DType::bf16), h(*gpu_, {t, 528}, DType::f32), g(*gpu_, {t, 528}, DType::f32);
         x.normal(random_), h.fill([](i64) { return 0; }), g.fill([](i64) { return 0; });
         const auto pass = [&](const Tensor& to) {
-          for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu_->linear_add_(to, x.device, w.device, mode));
+          for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu_->try_run(op::LinearAdd{to, x.device, w.device, mode}));
         };
         for (int i = 0; i < 4; ++i) pass(h.device);
         const auto graph = gpu_->capture([&] { pass(g.device); });
@@ -391,7 +391,7 @@ TEST_F(Fused, AdvanceMakesTheNextStep) {
               .context_starts = {},
               .block_tables = tables.device,
               .logit_rows = {}};
-  ASSERT_TRUE(gpu_->advance(batch, drawn.device, step.device, log.device, 16));
+  ASSERT_TRUE(gpu_->try_run(op::Advance{batch, drawn.device, step.device, log.device, 16}));
   EXPECT_EQ(numbers(ids.device), (std::vector<double>{70, 71, 5}));
   EXPECT_EQ(numbers(positions.device), (std::vector<double>{15, 16, 16}));
   EXPECT_EQ(numbers(slots.device), (std::vector<double>{10 * 16 + 15, 15 * 16 + 0, -1}));

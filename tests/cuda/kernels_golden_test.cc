@@ -60,7 +60,7 @@ TEST_F(KernelsGolden, ActQuantIsBitEqual) {
 
 TEST_F(KernelsGolden, WeightDequantIsBitEqual) {
   const Tensor w = on_gpu("deq.w", DType::e4m3), y = empty(w.shape(), DType::bf16);
-  gpu_->dequantize(y, {w, on_gpu("deq.s", DType::f32), &kFp8Block128}, {});
+  gpu_->run(op::Dequantize{y, {w, on_gpu("deq.s", DType::f32), &kFp8Block128}});
   EXPECT_EQ(bytes(y), expected("deq.y"));
 }
 
@@ -74,7 +74,7 @@ TEST_F(KernelsGolden, Fp8GemmIsWithinItsRounding) {
     const auto exact = values(exact_all.narrow(0, 0, rows)), reference = values(reference_all.narrow(0, 0, rows));
     for (const DType type : {DType::f32, DType::bf16}) {
       const Tensor y = empty({rows, exact_all.dim(1)}, type);
-      gpu_->linear(y, a.narrow(0, 0, rows), w, GemmMode::fp8);
+      gpu_->run(op::Linear{y, a.narrow(0, 0, rows), w, GemmMode::fp8});
       const double ours = distance(numbers(y), exact), theirs = distance(reference, exact);
       std::printf("fp8_gemm of %lld rows in %s: error %.2e, the reference's in bf16 %.2e\n",
                   static_cast<long long>(rows), std::string(name_of(type)).c_str(), ours, theirs);

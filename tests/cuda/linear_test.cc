@@ -34,10 +34,10 @@ class Linear : public CudaTest {
     const WeightTwin w(*gpu_, random_, format, {c.out, c.in});
     Twin x(*gpu_, {c.rows, c.in}, x_type, gap), y(*gpu_, {c.rows, c.out}, y_type, gap);
     x.normal(random_);
-    cpu_.linear(y.host, x.host, w.host, mode);
+    cpu_.run(op::Linear{y.host, x.host, w.host, mode});
     for (Backend* gpu : both()) {
       y.poison();
-      gpu->linear(y.device, x.device, w.device, mode);
+      gpu->run(op::Linear{y.device, x.device, w.device, mode});
       gpu->synchronize();
       y.expect_same(sum_error(c.in, 1, deviation(format)) +
                     rounding_error(format, mode, c, deviation(format), on_hopper(gpu)));
@@ -109,8 +109,8 @@ TEST_F(Linear, ScaleZeroAddsNothing) {
     const float keep = w.host.scale.as<float>()[zero], none = 0;
     w.host.scale.as<float>()[zero] = 0;
     gpu_->upload(w.device.scale.narrow(1, zero, 1), &none);
-    cpu_.linear(y.host, x.host, w.host, GemmMode::bf16);
-    gpu_->linear(y.device, x.device, w.device, GemmMode::bf16);
+    cpu_.run(op::Linear{y.host, x.host, w.host, GemmMode::bf16});
+    gpu_->run(op::Linear{y.device, x.device, w.device, GemmMode::bf16});
     y.expect_same(sum_error(c.in, 1, deviation(kFp8Block128)) +
                   rounding_error(kFp8Block128, GemmMode::bf16, c, deviation(kFp8Block128), hopper_));
     w.host.scale.as<float>()[zero] = keep;
@@ -131,10 +131,10 @@ TEST_F(Linear, Grouped) {
         Twin offsets(*gpu_, {n + 1}, DType::i32);
         x.normal(random_);
         offsets.fill([&](i64 i) { return std::accumulate(counts.begin(), counts.begin() + i, 0); });
-        cpu_.grouped_linear(y.host, x.host, w.host, offsets.host, mode);
+        cpu_.run(op::GroupedLinear{y.host, x.host, w.host, offsets.host, mode});
         for (Backend* gpu : both()) {
           y.poison();
-          gpu->grouped_linear(y.device, x.device, w.device, offsets.device, mode);
+          gpu->run(op::GroupedLinear{y.device, x.device, w.device, offsets.device, mode});
           gpu->synchronize();
           y.expect_same(sum_error(256, 1, deviation(*format)) +
                         rounding_error(*format, mode, {1000, 144, 256}, deviation(*format), on_hopper(gpu)));
@@ -152,10 +152,10 @@ TEST_F(Linear, HeadMatmul) {
           // Queries: the first k of k + 8 entries of a head, a view strided in tokens and heads.
           Twin x(*gpu_, {tokens, heads, k}, type, 8), w(*gpu_, {heads, n, k}, type), y(*gpu_, {tokens, heads, n}, type);
           x.normal(random_), w.normal(random_, 0.05);
-          cpu_.head_matmul(y.host, x.host, w.host);
+          cpu_.run(op::HeadMatmul{y.host, x.host, w.host});
           for (Backend* gpu : both()) {
             y.poison();
-            gpu->head_matmul(y.device, x.device, w.device);
+            gpu->run(op::HeadMatmul{y.device, x.device, w.device});
             gpu->synchronize();
             y.expect_same(sum_error(k, 1, 0.05));
           }

@@ -12,13 +12,13 @@ TEST_F(CudaTest, EmbeddingAndGatherRows) {
       Twin table(*gpu_, {50, 33}, type), ids(*gpu_, {n}, DType::i32), y(*gpu_, {n, 33}, DType::f32);
       table.normal(random_);
       ids.fill([](i64 i) { return static_cast<double>(i * 37 % 70); });  // some outside 10 .. 59
-      cpu_.embedding(y.host, table.host, ids.host, 10);
-      gpu_->embedding(y.device, table.device, ids.device, 10);
+      cpu_.run(op::Embedding{y.host, table.host, ids.host, 10});
+      gpu_->run(op::Embedding{y.device, table.device, ids.device, 10});
       y.expect_equal();
       Twin x(*gpu_, {70, 33}, type, 5), rows(*gpu_, {n, 33}, type);
       x.normal(random_);
-      cpu_.gather_rows(rows.host, x.host, ids.host);
-      gpu_->gather_rows(rows.device, x.device, ids.device);
+      cpu_.run(op::GatherRows{rows.host, x.host, ids.host});
+      gpu_->run(op::GatherRows{rows.device, x.device, ids.device});
       rows.expect_equal();
     }
 }
@@ -28,13 +28,13 @@ TEST_F(CudaTest, CastAndAdd) {
     for (const DType to : kActs) {
       Twin x(*gpu_, {3, 5, 17}, from, 3), y(*gpu_, {3, 5, 17}, to, 2);
       x.normal(random_);
-      cpu_.cast(y.host, x.host);
-      gpu_->cast(y.device, x.device);
+      cpu_.run(op::Copy{y.host, x.host});
+      gpu_->run(op::Copy{y.device, x.device});
       y.expect_equal();
       Twin a(*gpu_, {129, 65}, to), b(*gpu_, {129, 65}, from);
       a.normal(random_), b.normal(random_);
-      cpu_.add_(a.host, b.host);
-      gpu_->add_(a.device, b.device);
+      cpu_.run(op::Add{a.host, b.host});
+      gpu_->run(op::Add{a.device, b.device});
       a.expect_equal();
     }
 }
@@ -46,13 +46,13 @@ TEST_F(CudaTest, RmsNormAndSiluMul) {
         const i64 d = rows == 4096 ? 96 : 1021;
         Twin x(*gpu_, {rows, d}, from, 7), w(*gpu_, {d}, DType::f32), y(*gpu_, {rows, d}, to, 1);
         x.normal(random_, 3), w.normal(random_);
-        cpu_.rms_norm(y.host, x.host, w.host, 1e-6f);
-        gpu_->rms_norm(y.device, x.device, w.device, 1e-6f);
+        cpu_.run(op::RmsNorm{y.host, x.host, {w.host, 1e-6f}});
+        gpu_->run(op::RmsNorm{y.device, x.device, {w.device, 1e-6f}});
         y.expect_same(2.02 * rounding_of(to) + 2e-5, 1e-30);
         Twin b(*gpu_, {rows, d}, from), z(*gpu_, {rows, d}, to);
         b.normal(random_);
-        cpu_.silu_mul(z.host, x.host, b.host);
-        gpu_->silu_mul(z.device, x.device, b.device);
+        cpu_.run(op::SiluMul{z.host, x.host, b.host});
+        gpu_->run(op::SiluMul{z.device, x.device, b.device});
         z.expect_same(2.02 * rounding_of(to) + 1e-6, 1e-30);
       }
 }
@@ -64,12 +64,12 @@ TEST_F(CudaTest, AlignedRows) {
       Twin h(*gpu_, {rows, d}, DType::f32, 4), w(*gpu_, {d}, DType::f32), x(*gpu_, {rows, d}, DType::bf16, 8),
           y(*gpu_, {rows, d}, DType::bf16, 16), z(*gpu_, {rows, d}, DType::bf16);
       h.normal(random_, 3), w.normal(random_), x.normal(random_, 3);
-      cpu_.rms_norm(y.host, h.host, w.host, 1e-6f);
-      gpu_->rms_norm(y.device, h.device, w.device, 1e-6f);
+      cpu_.run(op::RmsNorm{y.host, h.host, {w.host, 1e-6f}});
+      gpu_->run(op::RmsNorm{y.device, h.device, {w.device, 1e-6f}});
       y.expect_same(2.02 * rounding_of(DType::bf16) + 2e-5, 1e-30);
-      cpu_.silu_mul(z.host, x.host, y.host);
+      cpu_.run(op::SiluMul{z.host, x.host, y.host});
       y.push();
-      gpu_->silu_mul(z.device, x.device, y.device);
+      gpu_->run(op::SiluMul{z.device, x.device, y.device});
       z.expect_same(2.02 * rounding_of(DType::bf16) + 1e-6, 1e-30);
     }
 }
@@ -89,8 +89,8 @@ TEST_F(CudaTest, QuantizeAndDequantizeBitEqual) {
   for (const DType to : kActs) {
     const WeightTwin w(*gpu_, random_, kFp8Block128, {300, 200});
     Twin y(*gpu_, {300, 200}, to);
-    cpu_.dequantize(y.host, w.host, {});
-    gpu_->dequantize(y.device, w.device, {});
+    cpu_.run(op::Dequantize{y.host, w.host});
+    gpu_->run(op::Dequantize{y.device, w.device});
     y.expect_equal();
   }
 }

@@ -20,8 +20,8 @@ TEST_F(Steps, RowsThatAreNotFiniteAreMarked) {
         return row > 0 && i % vocab == places[(row - 1) / 3] ? bad[(row - 1) % 3] : 3e38;
       });
       ids.fill([](i64 i) { return static_cast<double>(i); });
-      gpu_->mark_not_finite(ids.device, logits.device);
-      cpu_.mark_not_finite(ids.host, logits.host);
+      gpu_->run(op::MarkNotFinite{ids.device, logits.device});
+      cpu_.run(op::MarkNotFinite{ids.host, logits.host});
       ids.expect_equal();
       EXPECT_EQ(values(ids.host), (std::vector<double>{0, -1, -1, -1, -1, -1, -1, -1, -1, -1})) << vocab;
     }
@@ -54,8 +54,9 @@ TEST_F(Steps, AdvanceIsTheCpus) {
   };
   for (i64 pass = 0; pass < 7; ++pass) {
     drawn.fill([&](i64 i) { return i == 1 && pass == 2 ? -1 : 1000 * pass + i; });
-    gpu_->advance(batch([](const Twin& x) { return x.device; }), drawn.device, step.device, log->device, kBlock);
-    cpu_.advance(batch([](const Twin& x) { return x.host; }), drawn.host, step.host, log->host, kBlock);
+    gpu_->try_run(
+        op::Advance{batch([](const Twin& x) { return x.device; }), drawn.device, step.device, log->device, kBlock});
+    cpu_.try_run(op::Advance{batch([](const Twin& x) { return x.host; }), drawn.host, step.host, log->host, kBlock});
     for (const Twin* x : {ids.get(), positions.get(), slots.get(), lens.get(), log.get()}) x->expect_equal();
     step.expect_equal();
   }

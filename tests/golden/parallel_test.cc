@@ -127,16 +127,16 @@ TEST(Capture, PassesOnlyEnqueueAtFixedAddresses) {
     Context ctx{trace, arena, comm, options};
     Arena inputs;
     const auto integers = [&](const Shape& shape) { return inputs.empty(shape, DType::i32); };
-    const Batch batch{integers({4}),
-                      integers({4}),
-                      integers({4}),
-                      integers({5}),
-                      integers({4}),
-                      integers({5}),
-                      integers({4, 8}),
-                      integers({4}),
-                      40,
-                      16};
+    const Sequences sequences{.positions = integers({4}),
+                              .slots = integers({4}),
+                              .seq_starts = integers({5}),
+                              .context_lens = integers({4}),
+                              .context_starts = integers({5}),
+                              .block_tables = integers({4, 8}),
+                              .total_context = 40,
+                              .max_context = 16,
+                              .expanded = attn == AttnImpl::naive};
+    const Batch batch{.ids = integers({4}), .logit_rows = integers({4}), .runs = {sequences}};
     std::vector<std::string> passes[2];
     for (auto& pass : passes) {
       const ArenaScope scope(arena);

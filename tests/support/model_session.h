@@ -101,7 +101,7 @@ class ModelSession {
     ArenaScope scope(arena_);
     Context ctx{*backend_, arena_, *comm_, settings_.options};
     Batch batch = make_batch({{0, {ids.begin(), ids.end() - 1}, true}});
-    const Tensor h = model_.norm()(ctx, model_.forward(ctx, batch, cache_));
+    const Tensor h = ops::apply(ctx, model_.forward(ctx, batch, cache_));
     batch.ids = integers({ids.begin() + 1, ids.end()}, batch.ids.shape());
     Rows rows = rows_of(mtp(ctx, h, model_.freqs(), batch, cache_.layer(args_.n_layers)));
     forget(0);
@@ -145,7 +145,7 @@ class ModelSession {
   }
 
   Batch make_batch(const std::vector<Piece>& pieces) {
-    std::vector<std::int32_t> ids, positions, slots, starts{0}, lens, context_starts{0}, tables, rows;
+    std::vector<std::int32_t> ids, positions, slots, starts{0}, lens, tables, rows;
     std::size_t max_blocks = 1;
     for (const Piece& piece : pieces) {
       Sequence& sequence = sequences_[piece.sequence];
@@ -165,7 +165,6 @@ class ModelSession {
       if (!piece.all_logits) rows.push_back(static_cast<std::int32_t>(ids.size()) - 1);
       starts.push_back(static_cast<std::int32_t>(ids.size()));
       lens.push_back(static_cast<std::int32_t>(sequence.length));
-      context_starts.push_back(context_starts.back() + lens.back());
       max_blocks = std::max(max_blocks, sequence.blocks.size());
     }
     for (const Piece& piece : pieces) {
@@ -174,17 +173,27 @@ class ModelSession {
       tables.insert(tables.end(), table.begin(), table.end());
     }
     const auto t = static_cast<i64>(ids.size()), s = static_cast<i64>(pieces.size());
-    Batch batch;
-    batch.ids = integers(ids, {t});
-    batch.positions = integers(positions, {t});
-    batch.slots = integers(slots, {t});
-    batch.seq_starts = integers(starts, {s + 1});
-    batch.context_lens = integers(lens, {s});
-    batch.context_starts = integers(context_starts, {s + 1});
-    batch.block_tables = integers(tables, {s, static_cast<i64>(max_blocks)});
-    batch.logit_rows = integers(rows, {static_cast<i64>(rows.size())});
-    batch.total_context = context_starts.back();
-    batch.max_context = *std::max_element(lens.begin(), lens.end());
+    Batch batch{.ids = integers(ids, {t}), .logit_rows = integers(rows, {static_cast<i64>(rows.size())}), .runs = {}};
+    const Tensor position = integers(positions, {t}), slot = integers(slots, {t}), length = integers(lens, {s}),
+                 table = integers(tables, {s, static_cast<i64>(max_blocks)});
+    const i64 expand_from = settings_.options.attn == AttnImpl::naive ? 0 : backend_->expand_from();
+    for (const ops::RunShape& run : ops::attention_runs(starts, lens, expand_from)) {
+      std::vector<std::int32_t> run_starts, context_starts{0};
+      for (i64 i = run.first; i <= run.first + run.count; ++i)
+        run_starts.push_back(starts[static_cast<std::size_t>(i)] - static_cast<std::int32_t>(run.first_token));
+      for (i64 i = run.first; i < run.first + run.count; ++i)
+        context_starts.push_back(context_starts.back() + lens[static_cast<std::size_t>(i)]);
+      batch.runs.push_back({.positions = position.narrow(0, run.first_token, run.tokens),
+                            .slots = slot.narrow(0, run.first_token, run.tokens),
+                            .seq_starts = integers(run_starts, {run.count + 1}),
+                            .context_lens = length.narrow(0, run.first, run.count),
+                            .context_starts = integers(context_starts, {run.count + 1}),
+                            .block_tables = table.narrow(0, run.first, run.count),
+                            .first_token = run.first_token,
+                            .total_context = run.total_context,
+                            .max_context = run.max_context,
+                            .expanded = run.expanded});
+    }
     return batch;
   }
 

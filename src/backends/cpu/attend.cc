@@ -5,17 +5,17 @@
 
 namespace fathom {
 
-AttendPlan::AttendPlan(const Batch& batch, i64 heads, i64 heads_together, const CpuKernels& kernels,
+AttendPlan::AttendPlan(const Sequences& sequences, i64 heads, i64 heads_together, const CpuKernels& kernels,
                        const AttendForm& form)
     : kernels_(kernels),
       form_(form),
-      positions_(batch.positions.as<std::int32_t>()),
-      lens_(batch.context_lens.as<std::int32_t>()),
+      positions_(sequences.positions.as<std::int32_t>()),
+      lens_(sequences.context_lens.as<std::int32_t>()),
       key_step_(padded_step(form.key_width)),
       value_step_(padded_step(form.value_width)) {
-  const auto* starts = batch.seq_starts.as<std::int32_t>();
-  for (i64 s = 0; s < batch.sequences(); ++s) add_blocks(s, starts[s], starts[s + 1], heads, heads_together);
-  tokens_ = batch.sequences() > 0 ? starts[batch.sequences()] : 0;
+  const auto* starts = sequences.seq_starts.as<std::int32_t>();
+  for (i64 s = 0; s < sequences.sequences(); ++s) add_blocks(s, starts[s], starts[s + 1], heads, heads_together);
+  tokens_ = sequences.sequences() > 0 ? starts[sequences.sequences()] : 0;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     for (i64 run = 0; run < blocks_[b].runs(); ++run) runs_.emplace_back(b, run);
     work_ += blocks_[b].keys * (blocks_[b].rows() + 8) * (form.key_width + form.value_width) / 40;

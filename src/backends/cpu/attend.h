@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.h"
-#include "ops/types.h"
+#include "ops/attention.h"
 
 namespace fathom {
 
@@ -40,7 +40,8 @@ struct AttendForm {
 
 class AttendPlan {
  public:
-  AttendPlan(const Batch& batch, i64 heads, i64 heads_together, const CpuKernels& kernels, const AttendForm& form);
+  AttendPlan(const Sequences& sequences, i64 heads, i64 heads_together, const CpuKernels& kernels,
+             const AttendForm& form);
 
   const std::vector<QueryBlock>& blocks() const { return blocks_; }
   // Runs of all blocks, block after block: (block, run within it).

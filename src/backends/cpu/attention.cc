@@ -20,15 +20,16 @@ void* cache_row(const CacheLayer& cache, i64 slot) {
 }
 
 // Row of the cache that holds position `position` of sequence `sequence`.
-void* cached(const CacheLayer& cache, const Batch& batch, i64 sequence, i64 position) {
-  const auto* table = batch.block_tables.as<std::int32_t>() + sequence * batch.block_tables.stride(0);
+void* cached(const CacheLayer& cache, const Sequences& s, i64 sequence, i64 position) {
+  const auto* table = s.block_tables.as<std::int32_t>() + sequence * s.block_tables.stride(0);
   const i64 size = cache.block_size();
   return cache_row(cache, table[position / size] * size + position % size);
 }
 
 }  // namespace
 
-void CpuBackend::rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) {
+void CpuBackend::run(const op::Rope& op) {
+  const auto& [x, freqs, positions] = op;
   const i64 tokens = x.dim(0), heads = x.rank() == 3 ? x.dim(1) : 1, pairs = x.dim(x.rank() - 1) / 2;
   const auto* position = positions.as<std::int32_t>();
   visit_act(x, [&](auto* typed) {
@@ -47,7 +48,8 @@ void CpuBackend::rope_(const Tensor& x, const Tensor& freqs, const Tensor& posit
   });
 }
 
-void CpuBackend::store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) {
+void CpuBackend::run(const op::StoreLatent& op) {
+  const auto& [cache, kv, k_pe, slots] = op;
   const auto* slot = slots.as<std::int32_t>();
   const Element type = element_of(cache.latent.dtype()), kv_type = element_of(kv.dtype());
   const Element pe_type = element_of(k_pe.dtype());
@@ -63,22 +65,23 @@ void CpuBackend::store_latent(const CacheLayer& cache, const Tensor& kv, const T
   });
 }
 
-void CpuBackend::gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) {
+void CpuBackend::run(const op::GatherLatent& op) {
+  const auto& [y, cache, sequences] = op;
   const Rows out(y);
-  const auto* starts = batch.context_starts.as<std::int32_t>();
+  const auto* starts = sequences.context_starts.as<std::int32_t>();
   const Element from = element_of(cache.latent.dtype()), to = element_of(out.dtype);
-  for (i64 s = 0; s < batch.sequences(); ++s)
+  for (i64 s = 0; s < sequences.sequences(); ++s)
     parallel(starts[s + 1] - starts[s], cache.width() / 4, [&](i64 begin, i64 end, int worker) {
       float* row = scratch(worker, cache.width());
       for (i64 j = begin; j < end; ++j) {
-        kernels_.widen(row, cached(cache, batch, s, j), from, cache.width());
+        kernels_.widen(row, cached(cache, sequences, s, j), from, cache.width());
         kernels_.narrow(out.row(starts[s] + j), to, row, cache.width());
       }
     });
 }
 
-void CpuBackend::attend(const Tensor& o, const Batch& batch, i64 heads_together, const AttendForm& form) {
-  const AttendPlan plan(batch, o.dim(1), heads_together, kernels_, form);
+void CpuBackend::attend(const Tensor& o, const Sequences& sequences, i64 heads_together, const AttendForm& form) {
+  const AttendPlan plan(sequences, o.dim(1), heads_together, kernels_, form);
   parallel(o.dim(0) - plan.tokens(), o.dim(1), [&](i64 begin, i64 end, int) {  // padding after the last sequence
     for (i64 t = plan.tokens() + begin; t < plan.tokens() + end; ++t)
       std::memset(row_of(o, t, 0), 0, static_cast<std::size_t>(o.dim(1) * o.dim(2) * size_of(o.dtype())));
@@ -125,8 +128,8 @@ void CpuBackend::attend(const Tensor& o, const Batch& batch, i64 heads_together,
   }
 }
 
-void CpuBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
-                               const Batch& batch, float scale) {
+void CpuBackend::run(const op::AttendLatent& op) {
+  const auto& [o, q_c, q_pe, cache, sequences, scale] = op;
   const i64 c = cache.kv_lora_rank, width = cache.width(), step = padded_step(width);
   const Element type = element_of(cache.latent.dtype());
   AttendForm form;
@@ -140,15 +143,15 @@ void CpuBackend::attend_latent(const Tensor& o, const Tensor& q_c, const Tensor&
   };
   form.load_keys = [&](float* keys, float*, const QueryBlock& block, i64 first, i64 count) {
     for (i64 j = 0; j < count; ++j)
-      kernels_.widen(keys + j * step, cached(cache, batch, block.sequence, first + j), type, width);
+      kernels_.widen(keys + j * step, cached(cache, sequences, block.sequence, first + j), type, width);
   };
-  attend(o, batch, q_c.dim(1), form);
+  attend(o, sequences, q_c.dim(1), form);
 }
 
-void CpuBackend::attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe,
-                                 const Batch& batch, float scale) {
+void CpuBackend::run(const op::AttendExpanded& op) {
+  const auto& [o, q, kv, k_pe, sequences, scale] = op;
   const i64 v = o.dim(2), nope = kv.dim(2) - v, width = q.dim(2), step = padded_step(width), v_step = padded_step(v);
-  const auto* starts = batch.context_starts.as<std::int32_t>();
+  const auto* starts = sequences.context_starts.as<std::int32_t>();
   const Element type = element_of(kv.dtype()), pe_type = element_of(k_pe.dtype());
   AttendForm form;
   form.key_width = width;
@@ -166,7 +169,7 @@ void CpuBackend::attend_expanded(const Tensor& o, const Tensor& q, const Tensor&
       kernels_.widen(values + j * v_step, data + nope * size_of(kv.dtype()), type, v);
     }
   };
-  attend(o, batch, 1, form);
+  attend(o, sequences, 1, form);
 }
 
 }  // namespace fathom

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "ops/types.h"
+#include "ops/operations.h"
 #include "support/cpu_backends.h"
 #include "support/reference.h"
 
@@ -78,18 +78,17 @@ struct Paged {
     for (const Sequence& s : sequences) most = std::max(most, s.context);
     return most;
   }
-  Batch batch() const {
-    Batch b;
-    b.ids = *positions;
-    b.positions = *positions;
-    b.slots = *slots;
-    b.seq_starts = *seq_starts;
-    b.context_lens = *context_lens;
-    b.context_starts = *context_starts;
-    b.block_tables = *block_tables;
-    b.total_context = total;
-    b.max_context = longest();
-    return b;
+  Sequences all() const {
+    Sequences s;
+    s.positions = *positions;
+    s.slots = *slots;
+    s.seq_starts = *seq_starts;
+    s.context_lens = *context_lens;
+    s.context_starts = *context_starts;
+    s.block_tables = *block_tables;
+    s.total_context = total;
+    s.max_context = longest();
+    return s;
   }
 
   // A cache with random rows where tokens are cached and NaN everywhere else.
@@ -132,7 +131,7 @@ TEST(CpuAttendLatent, RaggedPagedSequences) {
           const HostTensor q_pe = HostTensor({paged.tokens, heads, r}, act, 3).normal(random);
           const HostTensor o({paged.tokens, heads, c}, act);
           const double scale = 1 / std::sqrt(static_cast<double>(c + r));
-          backend.attend_latent(*o, *q_c, *q_pe, {*latent, c}, paged.batch(), static_cast<float>(scale));
+          backend.run(op::AttendLatent{*o, *q_c, *q_pe, {*latent, c}, paged.all(), static_cast<float>(scale)});
           const std::vector<double> cache = values(*latent), qs = values(*q_c), ps = values(*q_pe);
           std::vector<Expected> expected;
           for (i64 t = 0; t < paged.tokens; ++t) {
@@ -161,7 +160,7 @@ TEST(CpuAttendLatent, LargeScoresAndOneKeyTakingAll) {
     for (i64 i = 0; i < 10; ++i) set(*latent, paged.row_of_key[120] * 10 + i, 1e4);
     HostTensor q_c({1, 2, 8}, DType::f32), q_pe({1, 2, 2}, DType::f32), o({1, 2, 8}, DType::f32);
     q_c.fill([](i64) { return 100.0; });
-    backend.attend_latent(*o, *q_c, *q_pe, {*latent, 8}, paged.batch(), 1.0f);
+    backend.run(op::AttendLatent{*o, *q_c, *q_pe, {*latent, 8}, paged.all(), 1.0f});
     for (const double value : values(*o)) EXPECT_EQ(value, 1e4);
   });
 }
@@ -176,21 +175,21 @@ TEST(CpuAttendLatent, PiecesEqualTheWhole) {
     const HostTensor q_pe = HostTensor({n, heads, r}, DType::f32).normal(random);
     const HostTensor expected({n, heads, c}, DType::f32);
     const CacheLayer cache{*latent, c};
-    backend.attend_latent(*expected, *q_c, *q_pe, cache, whole.batch(), 0.1f);
+    backend.run(op::AttendLatent{*expected, *q_c, *q_pe, cache, whole.all(), 0.1f});
     for (const i64 piece : {1, 64, 301}) {
       const HostTensor o({n, heads, c}, DType::f32);
       for (i64 t = 0; t < n; t += piece) {
         const i64 count = std::min(piece, n - t);
-        Batch part = whole.batch();
+        Sequences part = whole.all();
         HostTensor starts({2}, DType::i32), lens({1}, DType::i32);
         set(*starts, 1, static_cast<double>(count));
         set(*lens, 0, static_cast<double>(t + count));
-        part.ids = part.positions = whole.positions->narrow(0, t, count);
+        part.positions = whole.positions->narrow(0, t, count);
         part.seq_starts = *starts;
         part.context_lens = *lens;
         part.max_context = part.total_context = t + count;
-        backend.attend_latent(o->narrow(0, t, count), q_c->narrow(0, t, count), q_pe->narrow(0, t, count), cache, part,
-                              0.1f);
+        backend.run(op::AttendLatent{o->narrow(0, t, count), q_c->narrow(0, t, count), q_pe->narrow(0, t, count), cache,
+                                     part, 0.1f});
       }
       EXPECT_EQ(values(*o), values(*expected)) << piece;  // the same bits, whatever the company
     }
@@ -210,7 +209,7 @@ TEST(CpuAttendExpanded, RaggedSequences) {
           const HostTensor kv = HostTensor({paged.total, heads, nope + v}, act).normal(random);
           const HostTensor k_pe = HostTensor({paged.total, r}, act, 9).normal(random);
           const HostTensor o({paged.tokens, heads, v}, act);
-          backend.attend_expanded(*o, *q, *kv, *k_pe, paged.batch(), 0.1f);
+          backend.run(op::AttendExpanded{*o, *q, *kv, *k_pe, paged.all(), 0.1f});
           const std::vector<double> qs = values(*q), kvs = values(*kv), pes = values(*k_pe);
           std::vector<Expected> expected;
           i64 t = 0, first = 0;
@@ -248,13 +247,13 @@ TEST(CpuCache, StoreSkipsNegativeSlotsAndGatherReadsBack) {
       const HostTensor k_pe = HostTensor({paged.tokens, r}, act, 20).normal(random);
       const i64 kept = static_cast<i64>(get(*paged.slots, 3));
       set(*paged.slots, 3, -1);
-      backend.store_latent({*latent, c}, *kv, *k_pe, *paged.slots);
+      backend.run(op::StoreLatent{{*latent, c}, *kv, *k_pe, *paged.slots});
       latent.expect_guards_intact();
       EXPECT_EQ(get(*latent, kept * (c + r)), before[at(kept * (c + r))]);
       set(*paged.slots, 3, static_cast<double>(kept));
-      backend.store_latent({*latent, c}, *kv, *k_pe, *paged.slots);
+      backend.run(op::StoreLatent{{*latent, c}, *kv, *k_pe, *paged.slots});
       const HostTensor y({paged.total, c + r}, act);
-      backend.gather_latent(*y, {*latent, c}, paged.batch());
+      backend.run(op::GatherLatent{*y, {*latent, c}, paged.all()});
       y.expect_guards_intact();
       for (i64 t = 0; t < 30; ++t)
         for (i64 i = 0; i < c + r; ++i)
@@ -279,7 +278,7 @@ TEST(CpuRope, NeighbouringPairsAsComplexNumbers) {
         positions.copy({0, 1, 5, 5000});
         HostTensor x = HostTensor({4, 3, r}, act, 10).normal(random);
         const std::vector<double> before = values(*x), angle = values(*freqs);
-        backend.rope_(*x, *freqs, *positions);
+        backend.run(op::Rope{*x, *freqs, *positions});
         std::vector<Expected> expected(before.size());
         for (std::size_t i = 0; i < before.size(); i += 2) {
           const auto row = static_cast<i64>(i) / (3 * r), pair = static_cast<i64>(i) % r;

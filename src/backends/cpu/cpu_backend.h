@@ -27,35 +27,9 @@ class CpuBackend : public Backend {
   void download(void* host, const Tensor& x) override;
   void synchronize() override {}
 
-  void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
-  void gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) override;
-  void cast(const Tensor& y, const Tensor& x) override;
-  void add_(const Tensor& x, const Tensor& y) override;
-  void rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight, float eps) override;
-  void silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) override;
-
-  void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) override;
-  void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) override;
-  void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) override;
-  void dequantize(const Tensor& y, const Weight& w, const Tensor& rows) override;
-  void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) override;
-
-  void rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) override;
-  void store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) override;
-  void attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
-                     const Batch& batch, float scale) override;
-  void gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) override;
-  void attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe, const Batch& batch,
-                       float scale) override;
-
-  void route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,
-             const RouteArgs& args) override;
-  void group_by_expert(const Routed& routed, const Tensor& x, const Tensor& indices, i64 first) override;
-  void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
-
-  void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
-  void mark_not_finite(const Tensor& ids, const Tensor& logits) override;
-  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
+  FATHOM_OVERRIDE_OPERATIONS
+  using Backend::try_run;
+  bool try_run(const op::Advance& op) override;
 
  private:
   using Body = std::function<void(i64 begin, i64 end, int worker)>;
@@ -81,7 +55,7 @@ class CpuBackend : public Backend {
   const float* pack_rows(const Rows& in, i64 first, i64 count, const Format* quantise_for);
 
   // Attention of all tokens of a batch; `heads_together` heads share their keys.
-  void attend(const Tensor& o, const Batch& batch, i64 heads_together, const AttendForm& form);
+  void attend(const Tensor& o, const Sequences& sequences, i64 heads_together, const AttendForm& form);
 
   ThreadPool pool_;
   const CpuKernels& kernels_;

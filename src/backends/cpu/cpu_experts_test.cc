@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "ops/types.h"
+#include "ops/operations.h"
 #include "support/cpu_backends.h"
 #include "support/reference.h"
 
@@ -67,7 +67,7 @@ struct RouteOutput {
 
 RouteOutput run_route(Backend& backend, const HostTensor& logits, const Tensor& bias, const RouteArgs& args) {
   const HostTensor weights({logits->dim(0), args.top_k}, DType::f32), indices({logits->dim(0), args.top_k}, DType::i32);
-  backend.route(*weights, *indices, *logits, bias, args);
+  backend.run(op::Route{*weights, *indices, *logits, bias, args});
   weights.expect_guards_intact();
   indices.expect_guards_intact();
   return {values(*weights), values(*indices)};
@@ -164,7 +164,7 @@ TEST(CpuExperts, GroupThenCombine) {
           HostTensor indices({tokens, top_k}, DType::i32);
           indices.fill([&](i64) { return any(random); });
           const Grouped g(tokens * top_k, dim, local, tokens, top_k, act);
-          backend.group_by_expert(g.routed(), *x, *indices, first);
+          backend.run(op::GroupByExpert{g.routed(), *x, *indices, first});
           for (const HostTensor* out : {&g.rows, &g.offsets, &g.places}) out->expect_guards_intact();
           i64 row = 0;
           for (i64 e = 0; e < local; ++e) {
@@ -180,7 +180,7 @@ TEST(CpuExperts, GroupThenCombine) {
           ASSERT_EQ(get(*g.offsets, local), row);
           const HostTensor weights = HostTensor({tokens, top_k}, DType::f32).normal(random);
           const HostTensor y({tokens, dim}, act);
-          backend.combine(*y, *g.rows, g.routed(), *weights);
+          backend.run(op::Combine{*y, *g.rows, g.routed(), *weights});
           std::vector<Expected> expected(at(tokens * dim));
           for (i64 i = 0; i < tokens * top_k; ++i) {
             const double e = get(*indices, i) - static_cast<double>(first);
@@ -206,7 +206,7 @@ TEST(CpuExperts, ExpertCountsAtEveryEdge) {
       indices.fill([&](i64 i) { return i < count ? 1.0 : 2.0; });
       const HostTensor x = HostTensor({200, 4}, DType::f32).fill([](i64 i) { return static_cast<double>(i); });
       const Grouped g(200, 4, 4, 200, 1, DType::f32);
-      backend.group_by_expert(g.routed(), *x, *indices, 0);
+      backend.run(op::GroupByExpert{g.routed(), *x, *indices, 0});
       EXPECT_EQ(values(*g.offsets), (std::vector<double>{0, 0, static_cast<double>(count), 200, 200}));
       EXPECT_EQ(values(*g.rows), values(*x));
     }

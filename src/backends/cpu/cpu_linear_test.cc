@@ -75,7 +75,7 @@ TEST(CpuLinear, EveryFormatTypeAndSize) {
           const TestWeight w(*format, 1, out, in, random);
           const HostTensor x = HostTensor({tokens, in}, act, 5).normal(random);
           const HostTensor y({tokens, out}, act, 3);
-          backend.linear(*y, *x, w.weight[0], GemmMode::bf16);
+          backend.run(op::Linear{*y, *x, w.weight[0], GemmMode::bf16});
           expect_close(y, matmul(values(*x), w.exact(0), tokens, out, in));
         }
   });
@@ -90,13 +90,13 @@ TEST(CpuLinear, Fp8ModeQuantisesActivations) {
         const TestWeight w(*format, 1, 150, 384, random);
         const HostTensor x = HostTensor({tokens, 384}, DType::f32, 2).normal(random);
         const HostTensor y({tokens, 150}, DType::f32);
-        backend.linear(*y, *x, w.weight[0], GemmMode::fp8);
+        backend.run(op::Linear{*y, *x, w.weight[0], GemmMode::fp8});
         expect_close(y, matmul(quantised(*x, format->power_of_two()), w.exact(0), tokens, 150, 384));
       }
     const TestWeight plain(kBf16, 1, 20, 100, random);  // no codes: nothing to quantise for, any width is right
     const HostTensor x = HostTensor({3, 100}, DType::bf16).normal(random);
     const HostTensor y({3, 20}, DType::bf16);
-    backend.linear(*y, *x, plain.weight[0], GemmMode::fp8);
+    backend.run(op::Linear{*y, *x, plain.weight[0], GemmMode::fp8});
     expect_close(y, matmul(values(*x), plain.exact(0), 3, 20, 100));
   });
 }
@@ -106,7 +106,7 @@ TEST(CpuLinear, Fp8ModeRefusesOddWidths) {
   const TestWeight w(kFp8Block128, 1, 20, 200, random);
   const HostTensor x({3, 200}, DType::bf16), y({3, 20}, DType::bf16);
   try {
-    make_cpu_backend(1)->linear(*y, *x, w.weight[0], GemmMode::fp8);
+    make_cpu_backend(1)->run(op::Linear{*y, *x, w.weight[0], GemmMode::fp8});
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("Last dimension size must be divisible by block_size (block_size=128)"),
@@ -120,7 +120,7 @@ TEST(CpuLinear, MixedActivationTypes) {
     const TestWeight w(kBf16, 1, 50, 70, random);
     const HostTensor x = HostTensor({4, 70}, DType::bf16).normal(random);
     const HostTensor y({4, 50}, DType::f32);
-    backend.linear(*y, *x, w.weight[0], GemmMode::bf16);
+    backend.run(op::Linear{*y, *x, w.weight[0], GemmMode::bf16});
     expect_close(y, matmul(values(*x), w.exact(0), 4, 50, 70));
   });
 }
@@ -132,10 +132,10 @@ TEST(CpuLinear, RowsDoNotDependOnTheirCompany) {
       const TestWeight w(*format, 1, 131, 520, random);
       const HostTensor x = HostTensor({100, 520}, DType::f32).normal(random);
       const HostTensor together({100, 131}, DType::f32);
-      backend.linear(*together, *x, w.weight[0], GemmMode::bf16);
+      backend.run(op::Linear{*together, *x, w.weight[0], GemmMode::bf16});
       for (const i64 rows : {1, 2, 5, 17}) {
         const HostTensor alone({rows, 131}, DType::f32);
-        backend.linear(*alone, x->narrow(0, 40, rows), w.weight[0], GemmMode::bf16);
+        backend.run(op::Linear{*alone, x->narrow(0, 40, rows), w.weight[0], GemmMode::bf16});
         EXPECT_EQ(values(*alone), values(together->narrow(0, 40, rows))) << format->name() << " rows=" << rows;
       }
     }
@@ -148,7 +148,7 @@ TEST(CpuLinear, LargeActivationsStayFinite) {
     const TestWeight w(kFp8Block128, 1, 20, 512, random);
     const HostTensor x = HostTensor({3, 512}, DType::bf16).normal(random, 1e5);
     const HostTensor y({3, 20}, DType::bf16);
-    backend.linear(*y, *x, w.weight[0], GemmMode::bf16);
+    backend.run(op::Linear{*y, *x, w.weight[0], GemmMode::bf16});
     expect_close(y, matmul(values(*x), w.exact(0), 3, 20, 512));
   });
 }
@@ -167,7 +167,7 @@ TEST(CpuGroupedLinear, RaggedExperts) {
         const HostTensor x = HostTensor({rows + 9, 256}, DType::bf16).normal(random);
         HostTensor y({rows + 9, 70}, DType::bf16);
         y.fill([](i64) { return 77.0; });
-        backend.grouped_linear(*y, *x, w.weight, *offsets, mode);
+        backend.run(op::GroupedLinear{*y, *x, w.weight, *offsets, mode});
         const bool quantise = mode == GemmMode::fp8 && format->has_scale();
         std::vector<Expected> expected;
         for (i64 e = 0, row = 0; e < experts; row += counts[at(e++)]) {
@@ -192,7 +192,7 @@ TEST(CpuHeadMatmul, StridedHeads) {
           const HostTensor x = HostTensor({tokens, heads, k}, act, 11).normal(random);
           const HostTensor w = HostTensor({heads, n, k}, type).normal(random);
           const HostTensor y({tokens, heads, n}, act, 4);
-          backend.head_matmul(*y, *x, *w);
+          backend.run(op::HeadMatmul{*y, *x, *w});
           const std::vector<double> all_x = values(*x), all_w = values(*w);
           std::vector<Expected> expected(at(tokens * heads * n));
           for (i64 h = 0; h < heads; ++h) {
@@ -216,7 +216,7 @@ TEST(CpuDequantize, CodeTimesScaleRoundedOnce) {
       const std::vector<double> exact = w.exact(0);
       for (const DType type : {DType::f32, DType::bf16}) {
         const HostTensor y({300, 200}, type);
-        backend.dequantize(*y, w.weight[0], {});
+        backend.run(op::Dequantize{*y, w.weight[0]});
         const std::vector<double> got = values(*y);
         for (std::size_t i = 0; i < got.size(); ++i) {
           const auto wide = static_cast<float>(exact[i]);
@@ -239,8 +239,8 @@ TEST(CpuGolden, Fp8GemmAgreesWithTheReference) {
   const Tensor exact = file["gemm.exact"];
   for_each_backend([&](Backend& backend) {
     const HostTensor y(exact.shape(), DType::f32), rounded(exact.shape(), DType::bf16);
-    backend.linear(*y, file["gemm.a"], w, GemmMode::fp8);
-    backend.linear(*rounded, file["gemm.a"], w, GemmMode::fp8);
+    backend.run(op::Linear{*y, file["gemm.a"], w, GemmMode::fp8});
+    backend.run(op::Linear{*rounded, file["gemm.a"], w, GemmMode::fp8});
     const std::vector<double> got = values(*y), narrow = values(*rounded), want = values(exact);
     const std::vector<double> reference = values(file["gemm.y"]);
     double error = 0, norm = 0, bf16_error = 0, reference_error = 0;

@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-#include "ops/types.h"
+#include "ops/operations.h"
 #include "support/cpu_backends.h"
 #include "support/reference.h"
 
@@ -39,7 +39,7 @@ struct Rows {
 
 std::vector<double> draw(Backend& backend, const Tensor& logits, const Rows& rows) {
   const HostTensor ids({logits.dim(0)}, DType::i32);
-  backend.sample(*ids, logits, rows.args());
+  backend.run(op::Sample{*ids, logits, rows.args()});
   ids.expect_guards_intact();
   return values(*ids);
 }
@@ -90,7 +90,7 @@ TEST(CpuSample, RowsThatAreNotFiniteAreMarked) {
                : 3e38;
   });
   ids.fill([](i64 i) { return static_cast<double>(i); });
-  backend->mark_not_finite(*ids, *logits);
+  backend->run(op::MarkNotFinite{*ids, *logits});
   EXPECT_EQ(values(*ids), (std::vector<double>{0, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
 }
 
@@ -187,7 +187,7 @@ TEST(CpuSample, RowsDoNotDependOnTheirCompany) {
          {&one.temperature, &one.top_k, &one.top_p, &one.min_p, &one.repetition_penalty, &one.seed, &one.step})
       *t = t->narrow(0, i, 1);
     const HostTensor id({1}, DType::i32);
-    backend->sample(*id, logits->narrow(0, i, 1), one);
+    backend->run(op::Sample{*id, logits->narrow(0, i, 1), one});
     EXPECT_EQ(get(*id, 0), together[at(i)]);
   }
 }

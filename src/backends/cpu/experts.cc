@@ -93,10 +93,10 @@ void route_row(const RouteRow& row, const float* bias, std::size_t experts, cons
 
 }  // namespace
 
-void CpuBackend::route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,
-                       const RouteArgs& args) {
-  const Rows in(logits), out(weights), chosen(indices);
-  const float* added = bias.defined() ? bias.as<float>() : nullptr;
+void CpuBackend::run(const op::Route& op) {
+  const RouteArgs& args = op.args;
+  const Rows in(op.logits), out(op.weights), chosen(op.indices);
+  const float* added = op.bias.defined() ? op.bias.as<float>() : nullptr;
   parallel(in.count, in.width * (args.top_k + 8), [&](i64 begin, i64 end, int) {
     for (i64 t = begin; t < end; ++t)
       route_row({static_cast<const float*>(in.row(t)), static_cast<float*>(out.row(t)),
@@ -105,12 +105,13 @@ void CpuBackend::route(const Tensor& weights, const Tensor& indices, const Tenso
   });
 }
 
-void CpuBackend::group_by_expert(const Routed& routed, const Tensor& x, const Tensor& indices, i64 first) {
+void CpuBackend::run(const op::GroupByExpert& op) {
+  const auto& [routed, x, indices, first] = op;
   const i64 local = routed.offsets.dim(0) - 1, choices = indices.numel(), top_k = indices.dim(1);
   const auto* index = indices.as<std::int32_t>();
   auto* offsets = routed.offsets.as<std::int32_t>();
   auto* places = routed.places.as<std::int32_t>();
-  const auto is_local = [&](i64 i) { return index[i] >= first && index[i] < first + local; };
+  const auto is_local = [&, first = first](i64 i) { return index[i] >= first && index[i] < first + local; };
   std::vector<std::int32_t> next(static_cast<std::size_t>(local + 1), 0);
   for (i64 i = 0; i < choices; ++i)
     if (is_local(i)) ++next[static_cast<std::size_t>(index[i] - first + 1)];
@@ -126,11 +127,11 @@ void CpuBackend::group_by_expert(const Routed& routed, const Tensor& x, const Te
   for (i64 r = offsets[local]; r < to.count; ++r) std::memset(to.row(r), 0, bytes);
 }
 
-void CpuBackend::combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) {
-  const Rows out(y), in(rows);
-  const i64 top_k = routed.places.dim(1);
-  const auto* places = routed.places.as<std::int32_t>();
-  const auto* weight = weights.as<float>();
+void CpuBackend::run(const op::Combine& op) {
+  const Rows out(op.y), in(op.rows);
+  const i64 top_k = op.routed.places.dim(1);
+  const auto* places = op.routed.places.as<std::int32_t>();
+  const auto* weight = op.weights.as<float>();
   parallel(out.count, out.width * top_k / 4, [&](i64 begin, i64 end, int worker) {
     float *sum = scratch(worker, 2 * out.width), *row = sum + out.width;
     for (i64 t = begin; t < end; ++t) {

@@ -114,21 +114,21 @@ const float* CpuBackend::pack_rows(const Rows& in, i64 first, i64 count, const F
   return packed;
 }
 
-void CpuBackend::linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
-  const Part all{w, 0, Rows(y).count};
-  multiply(y, x, {&all, 1}, mode);
+void CpuBackend::run(const op::Linear& op) {
+  const Part all{op.w, 0, Rows(op.y).count};
+  multiply(op.y, op.x, {&all, 1}, op.mode);
 }
 
-void CpuBackend::grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets,
-                                GemmMode mode) {
-  const auto* offset = offsets.as<std::int32_t>();
+void CpuBackend::run(const op::GroupedLinear& op) {
+  const auto* offset = op.offsets.as<std::int32_t>();
   std::vector<Part> parts;
-  for (i64 e = 0; e + 1 < offsets.dim(0); ++e)
-    if (offset[e + 1] > offset[e]) parts.push_back({w[e], offset[e], offset[e + 1] - offset[e]});
-  multiply(y, x, parts, mode);
+  for (i64 e = 0; e + 1 < op.offsets.dim(0); ++e)
+    if (offset[e + 1] > offset[e]) parts.push_back({op.w[e], offset[e], offset[e + 1] - offset[e]});
+  multiply(op.y, op.x, parts, op.mode);
 }
 
-void CpuBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) {
+void CpuBackend::run(const op::HeadMatmul& op) {
+  const auto& [y, x, w, transposed] = op;
   const i64 tokens = x.dim(0), heads = x.dim(1), k = x.dim(2), n = y.dim(2), step = padded_step(k);
   if (tokens == 0) return;
   const auto address = [](const Tensor& t, i64 a, i64 b) {
@@ -140,8 +140,8 @@ void CpuBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) 
   for (i64 h = 0; h < heads; ++h) cut(pieces, static_cast<std::size_t>(h), 0, tokens, n, columns);
   const auto count = static_cast<i64>(pieces.size());
   parallel(count, work / count, [&](i64 begin, i64 end, int worker) {
-    float* space = scratch(worker, kGemmScratch + kGemmRows * step);
-    float* packed = space + kGemmScratch;
+    float* space = scratch(worker, kGemmScratch + kGemmRows * step + (transposed ? columns * step : 0));
+    float *packed = space + kGemmScratch, *turned = packed + kGemmRows * step;
     for (i64 i = begin; i < end; ++i) {
       const auto& [part, row, rows, column, out] = pieces[static_cast<std::size_t>(i)];
       const auto h = static_cast<i64>(part);
@@ -149,28 +149,37 @@ void CpuBackend::head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) 
         kernels_.widen(packed + r * step, address(x, row + r, h), element_of(x.dtype()), k);
         std::fill(packed + r * step + k, packed + (r + 1) * step, 0.0f);
       }
-      const WeightRows weight{address(w, h, 0), w.stride(1) * size_of(w.dtype()), element_of(w.dtype()), nullptr, 0};
-      kernels_.gemm({packed, step, rows, k, weight, column, out, address(y, row, h) + column * size_of(y.dtype()),
-                     y.stride(0) * size_of(y.dtype()), element_of(y.dtype()), space});
+      WeightRows weight{address(w, h, 0), w.stride(1) * size_of(w.dtype()), element_of(w.dtype()), nullptr, 0};
+      if (transposed) {  // the piece's columns as rows
+        visit_act(w, [&](auto* typed) {
+          for (i64 c = 0; c < k; ++c)
+            for (i64 j = 0; j < out; ++j)
+              turned[j * step + c] = widen(typed[h * w.stride(0) + c * w.stride(1) + column + j]);
+        });
+        weight = {turned, step * static_cast<i64>(sizeof(float)), Element::f32, nullptr, 0};
+      }
+      kernels_.gemm({packed, step, rows, k, weight, transposed ? 0 : column, out,
+                     address(y, row, h) + column * size_of(y.dtype()), y.stride(0) * size_of(y.dtype()),
+                     element_of(y.dtype()), space});
     }
   });
 }
 
-void CpuBackend::dequantize(const Tensor& y, const Weight& w, const Tensor& used) {
+void CpuBackend::run(const op::Dequantize& op) {
+  const auto& [y, w, used] = op;
   if (used.defined() && used.as<std::int32_t>()[0] == used.as<std::int32_t>()[1]) return;
   const Rows out(y);
   if (!supports(*w.format)) {  // in bands, by the format's plain form
     const i64 unit = w.format->unit(0);
-    parallel((w.out() + unit - 1) / unit, unit * w.in() * 2, [&](i64 begin, i64 end, int worker) {
+    return parallel((w.out() + unit - 1) / unit, unit * w.in() * 2, [&](i64 begin, i64 end, int worker) {
+      float* values = scratch(worker, unit * w.in());
       for (i64 first = begin * unit; first < std::min(end * unit, w.out()); first += unit) {
         const Weight band = w.rows(first, std::min(unit, w.out() - first));
-        float* values = scratch(worker, unit * w.in());
         band.dequantize(values);
         for (i64 o = 0; o < band.out(); ++o)
           kernels_.narrow(out.row(first + o), element_of(out.dtype), values + o * w.in(), w.in());
       }
     });
-    return;
   }
   const WeightRows rows = rows_of(w);
   parallel(w.out(), w.in() / 4, [&](i64 begin, i64 end, int worker) {

@@ -4,7 +4,6 @@
 
 #include "backends/cpu/act.h"
 #include "backends/cpu/cpu_backend.h"
-#include "quant/fp8_block.h"
 
 namespace fathom {
 namespace {
@@ -39,12 +38,12 @@ void CpuBackend::copy_row(void* y, DType y_type, const void* x, DType x_type, i6
   }
 }
 
-void CpuBackend::embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) {
-  const Rows out(y), in(table);
-  const auto* id = ids.as<std::int32_t>();
+void CpuBackend::run(const op::Embedding& op) {
+  const Rows out(op.y), in(op.table);
+  const auto* id = op.ids.as<std::int32_t>();
   parallel(out.count, out.width / 4, [&](i64 begin, i64 end, int) {
     for (i64 i = begin; i < end; ++i) {
-      const i64 row = id[i] - first;
+      const i64 row = id[i] - op.first;
       if (row >= 0 && row < in.count)
         copy_row(out.row(i), out.dtype, in.row(row), in.dtype, in.width);
       else
@@ -53,15 +52,16 @@ void CpuBackend::embedding(const Tensor& y, const Tensor& table, const Tensor& i
   });
 }
 
-void CpuBackend::gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) {
-  const Rows out(y), in(x);
-  const auto* row = rows.as<std::int32_t>();
+void CpuBackend::run(const op::GatherRows& op) {
+  const Rows out(op.y), in(op.x);
+  const auto* row = op.rows.as<std::int32_t>();
   parallel(out.count, out.width / 4, [&](i64 begin, i64 end, int) {
     for (i64 i = begin; i < end; ++i) copy_row(out.row(i), out.dtype, in.row(row[i]), in.dtype, in.width);
   });
 }
 
-void CpuBackend::cast(const Tensor& y, const Tensor& x) {
+void CpuBackend::run(const op::Copy& op) {
+  const auto& [y, x] = op;
   if (x.numel() == 0) return;
   const i64 width = x.rank() == 0 ? 1 : x.dim(x.rank() - 1);
   parallel(x.numel() / width, width / 4 + 1, [&](i64 begin, i64 end, int) {
@@ -70,7 +70,8 @@ void CpuBackend::cast(const Tensor& y, const Tensor& x) {
   });
 }
 
-void CpuBackend::add_(const Tensor& x, const Tensor& y) {
+void CpuBackend::run(const op::Add& op) {
+  const auto& [x, y] = op;
   const i64 n = x.numel(), pieces = (n + kPiece - 1) / kPiece;
   parallel(pieces, kPiece / 4, [&](i64 begin, i64 end, int) {
     float sum[kPiece], more[kPiece];
@@ -84,21 +85,21 @@ void CpuBackend::add_(const Tensor& x, const Tensor& y) {
   });
 }
 
-void CpuBackend::rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight, float eps) {
-  const Rows out(y), in(x);
-  const auto* w = weight.as<float>();
+void CpuBackend::run(const op::RmsNorm& op) {
+  const Rows out(op.y), in(op.x);
+  const auto* gain = op.norm.gain.as<float>();
   parallel(in.count, in.width / 4, [&](i64 begin, i64 end, int worker) {
     float* row = scratch(worker, in.width);
     for (i64 i = begin; i < end; ++i) {
       kernels_.widen(row, in.row(i), element_of(in.dtype), in.width);
-      kernels_.rms_norm(row, row, w, in.width, eps);
+      kernels_.rms_norm(row, row, gain, in.width, op.norm.eps);
       kernels_.narrow(out.row(i), element_of(out.dtype), row, in.width);
     }
   });
 }
 
-void CpuBackend::silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) {
-  const Rows out(y), left(a), right(b);
+void CpuBackend::run(const op::SiluMul& op) {
+  const Rows out(op.y), left(op.a), right(op.b);
   parallel(out.count, out.width, [&](i64 begin, i64 end, int worker) {
     float *gate = scratch(worker, 2 * out.width), *up = gate + out.width;
     for (i64 i = begin; i < end; ++i) {
@@ -106,20 +107,6 @@ void CpuBackend::silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) {
       kernels_.widen(up, right.row(i), element_of(right.dtype), out.width);
       kernels_.silu_mul(gate, gate, up, out.width);
       kernels_.narrow(out.row(i), element_of(out.dtype), gate, out.width);
-    }
-  });
-}
-
-void CpuBackend::quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) {
-  const Rows in(x), out(codes), factors(scales);
-  CHECK(in.width % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
-        kFp8Block, in.width);
-  parallel(in.count, in.width, [&](i64 begin, i64 end, int worker) {
-    float* row = scratch(worker, in.width);
-    for (i64 i = begin; i < end; ++i) {
-      kernels_.widen(row, in.row(i), element_of(in.dtype), in.width);
-      kernels_.quantize(static_cast<e4m3_bits*>(out.row(i)), static_cast<float*>(factors.row(i)), row, in.width,
-                        power_of_two);
     }
   });
 }

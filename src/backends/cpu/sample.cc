@@ -124,9 +124,10 @@ std::int32_t sample_row(const float* logits, i64 vocab, const RowArgs& args) {
 
 }  // namespace
 
-void CpuBackend::sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) {
-  const Rows in(logits);
-  auto* id = ids.as<std::int32_t>();
+void CpuBackend::run(const op::Sample& op) {
+  const SampleArgs& args = op.args;
+  const Rows in(op.logits);
+  auto* id = op.ids.as<std::int32_t>();
   parallel(in.count, in.width * 4, [&](i64 begin, i64 end, int) {
     for (i64 i = begin; i < end; ++i) {
       const RowArgs row{args.temperature.as<float>()[i],

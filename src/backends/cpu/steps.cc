@@ -4,9 +4,9 @@
 
 namespace fathom {
 
-void CpuBackend::mark_not_finite(const Tensor& ids, const Tensor& logits) {
-  const Rows in(logits);
-  auto* id = ids.as<std::int32_t>();
+void CpuBackend::run(const op::MarkNotFinite& op) {
+  const Rows in(op.logits);
+  auto* id = op.ids.as<std::int32_t>();
   parallel(in.count, in.width / 4, [&](i64 begin, i64 end, int) {
     for (i64 i = begin; i < end; ++i) {
       constexpr std::uint32_t kExponent = 0x7f800000;  // all ones: infinite or NaN
@@ -18,23 +18,24 @@ void CpuBackend::mark_not_finite(const Tensor& ids, const Tensor& logits) {
   });
 }
 
-bool CpuBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
-                         i64 block_size) {
-  const i64 count = batch.tokens(), width = batch.block_tables.dim(1);
+bool CpuBackend::try_run(const op::Advance& op) {
+  const auto& [batch, drawn, step, log, block_size] = op;
+  const Sequences& sequences = batch.runs.front();
+  const i64 count = batch.tokens(), width = sequences.block_tables.dim(1);
   auto* rows = log.as<std::int32_t>();
   const std::int32_t row = rows[0];
   const bool room = row < log.dim(0) - 1;
   for (i64 i = 0; i < count; ++i) {
     const std::int32_t id = drawn.as<std::int32_t>()[i];
     if (room) rows[(row + 1) * count + i] = id;
-    std::int32_t& slot = batch.slots.as<std::int32_t>()[i];
+    std::int32_t& slot = sequences.slots.as<std::int32_t>()[i];
     if (slot < 0) continue;
-    const std::int32_t position = ++batch.positions.as<std::int32_t>()[i];
+    const std::int32_t position = ++sequences.positions.as<std::int32_t>()[i];
     batch.ids.as<std::int32_t>()[i] = id;
-    ++batch.context_lens.as<std::int32_t>()[i];
+    ++sequences.context_lens.as<std::int32_t>()[i];
     ++step.as<i64>()[i];
     const i64 block = position / block_size;
-    const auto* table = batch.block_tables.as<std::int32_t>() + i * batch.block_tables.stride(0);
+    const auto* table = sequences.block_tables.as<std::int32_t>() + i * sequences.block_tables.stride(0);
     slot = block < width ? static_cast<std::int32_t>(table[block] * block_size + position % block_size) : -1;
   }
   if (room) rows[0] = row + 1;

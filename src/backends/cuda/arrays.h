@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/params.h"
-#include "ops/types.h"
+#include "ops/operations.h"
 
 namespace fathom {
 

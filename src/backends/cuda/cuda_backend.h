@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/moe/moe.h"
 #include "ops/backend.h"
 
 namespace fathom {
@@ -32,45 +34,12 @@ class CudaBackend final : public Backend {
   std::optional<DeviceMemory> memory() const override;
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
-  void embedding(const Tensor& y, const Tensor& table, const Tensor& ids, i64 first) override;
-  void gather_rows(const Tensor& y, const Tensor& x, const Tensor& rows) override;
-  void cast(const Tensor& y, const Tensor& x) override;
-  void add_(const Tensor& x, const Tensor& y) override;
-  void rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight, float eps) override;
-  void silu_mul(const Tensor& y, const Tensor& a, const Tensor& b) override;
+  // By the measured rates of the kernels for Hopper (bench/results) both forms of attention meet at about 34 new
+  // tokens, since the expanded one reads a key once for 128 tokens; the others have no fast kernel for it.
+  i64 expand_from() const override { return has_hopper_kernels() ? 64 : i64{1} << 40; }
 
-  void linear(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) override;
-  void grouped_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode) override;
-  void head_matmul(const Tensor& y, const Tensor& x, const Tensor& w) override;
-  void dequantize(const Tensor& y, const Weight& w, const Tensor& rows) override;
-  void quantize(const Tensor& codes, const Tensor& scales, const Tensor& x, bool power_of_two) override;
-
-  void rope_(const Tensor& x, const Tensor& freqs, const Tensor& positions) override;
-  void store_latent(const CacheLayer& cache, const Tensor& kv, const Tensor& k_pe, const Tensor& slots) override;
-  void attend_latent(const Tensor& o, const Tensor& q_c, const Tensor& q_pe, const CacheLayer& cache,
-                     const Batch& batch, float scale) override;
-  void gather_latent(const Tensor& y, const CacheLayer& cache, const Batch& batch) override;
-  void attend_expanded(const Tensor& o, const Tensor& q, const Tensor& kv, const Tensor& k_pe, const Batch& batch,
-                       float scale) override;
-
-  void route(const Tensor& weights, const Tensor& indices, const Tensor& logits, const Tensor& bias,
-             const RouteArgs& args) override;
-  void group_by_expert(const Routed& routed, const Tensor& x, const Tensor& indices, i64 first) override;
-  void combine(const Tensor& y, const Tensor& rows, const Routed& routed, const Tensor& weights) override;
-
-  void sample(const Tensor& ids, const Tensor& logits, const SampleArgs& args) override;
-  void mark_not_finite(const Tensor& ids, const Tensor& logits) override;
-
-  bool norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
-                   std::span<const Weight> ws, GemmMode mode) override;
-  bool linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) override;
-  bool latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
-                        const CacheLayer& cache, const Batch& batch) override;
-  bool experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) override;
-  bool grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets,
-                      GemmMode mode) override;
-  bool advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log, i64 block_size) override;
-  bool fill_random(const Tensor& x, std::uint64_t seed) override;
+  FATHOM_OVERRIDE_OPERATIONS
+  FATHOM_OVERRIDE_FUSED_OPERATIONS
 
   bool has_hopper_kernels() const { return hopper_.encode != nullptr; }
 
@@ -79,18 +48,14 @@ class CudaBackend final : public Backend {
   cudaStream_t stream() const;
   // y (+)= x w^T, grouped if there are offsets, by the kernels for Hopper; false where they do not apply or pay.
   bool wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode, bool add);
-  bool wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
-                        std::span<const Weight> ws, GemmMode mode);
+  bool wide_norm_linear(const op::NormLinear& op);
   void run_products(const std::vector<cuda::WideProduct>& all);
-  bool few_shared(const cuda::SmallMoe& p);
-  // The fused form of latent_attention for long chunks: keys and values of each head are made from the latent cache.
-  bool prompt_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
-                        const CacheLayer& cache, const Batch& batch);
+  bool few_shared(const cuda::MoeArgs& p);
   cuda::Operand quantised(const Tensor& x, const Weight& w);
   Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
-  void take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, const CodeRows& rows);
-  void carve_experts(cuda::SmallMoe& p, bool merged);
-  void run_experts(cuda::SmallMoe& p, bool fp8);
+  void take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows);
+  void carve_experts(cuda::MoeArgs& p, bool merged);
+  void run_experts(cuda::MoeArgs& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
   std::int32_t* counter();
   // Scratch that lives until the next call; grows outside of captures only, and never moves under a recorded graph.
@@ -98,7 +63,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   cudaStream_t stream_ = nullptr;
-  cuda::Hopper hopper_;
+  cuda::Device hopper_;
   std::string description_;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs

@@ -36,7 +36,7 @@ struct Operand {
   const float* scale = nullptr;  // [N, in / 128] or null
 };
 
-// Where each token of a pass stands: see ops/types.h, Batch.
+// Where each token of a pass stands: see ops/attention.h, Sequences.
 struct Sequences {
   const std::int32_t* positions;       // [T]
   const std::int32_t* seq_starts;      // [S + 1]
@@ -290,7 +290,7 @@ void sample(cudaStream_t s, const Sampling& args);
 void mark_not_finite(cudaStream_t s, const Sampling& args);
 
 // ---- between steps (steps.cu) ----
-// See ops/fused.h, advance.
+// See ops/sampling.h, advance.
 struct Advance {
   std::int32_t *ids, *positions, *slots, *context_lens;  // [count]
   const std::int32_t* block_tables;                      // [count, table_stride]
