@@ -15,7 +15,10 @@
 
 #include "base/check.h"
 #include "base/numeric.h"
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/rows/steps.h"
 
 namespace fathom {
 namespace {
@@ -118,7 +121,7 @@ struct GemmCase {
   std::vector<std::int32_t> counts = {};  // rows of each expert
 };
 
-void gemm(const Hopper& device, Form form, const GemmCase& c, Type y_type, bool compare) {
+void gemm(const Device& device, Form form, const GemmCase& c, Type y_type, bool compare) {
   Memory memory;
   cudaStream_t s = nullptr;
   const i64 groups = c.counts.empty() ? 1 : static_cast<i64>(c.counts.size());
@@ -143,7 +146,7 @@ void gemm(const Hopper& device, Form form, const GemmCase& c, Type y_type, bool 
     auto *codes = memory.take<std::uint8_t>(c.rows * c.in), *plain = memory.take<std::uint8_t>(c.rows * c.in);
     const i64 stride = (c.rows + 3) / 4 * 4;
     auto *turned = memory.take<float>(stride * c.in / 128), *scale = memory.take<float>(c.rows * c.in / 128);
-    quantize_wide(s, codes, turned, stride, x, false);
+    quantize_by_column(s, codes, turned, stride, x, false);
     quantize(s, plain, scale, x, false);
     p.x = codes, p.x_scale = turned, p.x_scale_stride = stride;
     operand = {array(plain, Type::e4m3, {c.rows, c.in}), scale};
@@ -155,17 +158,17 @@ void gemm(const Hopper& device, Form form, const GemmCase& c, Type y_type, bool 
   }
   auto *y = memory.take<float>(c.rows * c.out), *want = memory.take<float>(c.rows * c.out);
   p.y = y, p.y_type = y_type, p.y_stride = c.out;
-  CHECK(wide_fits(p), "the product does not fit");
+  CHECK(gemm_fits(p), "the product does not fit");
   std::string text;
   if (compare) {
     const Array wanted = array(want, y_type, {c.rows, c.out});
     p.offsets == nullptr ? linear_simple(s, wanted, operand, p.w)
                          : grouped_linear_simple(s, wanted, operand, p.w, p.offsets);
-    wide(s, device, p);
+    gemm_run(s, device, p);
     check(cudaDeviceSynchronize());
     text = distance(y, want, y_type, c.rows, c.out);
   } else {
-    const double ms = milliseconds(s, [&] { wide(s, device, p); });
+    const double ms = milliseconds(s, [&] { gemm_run(s, device, p); });
     text = fmt::format("{:8.1f} us {:7.1f} TFLOP/s {:6.0f} GB/s of weights", ms * 1e3,
                        2e-9 * static_cast<double>(c.rows * c.out * c.in) / ms,
                        1e-6 * static_cast<double>(groups * c.out * c.in * (form == Form::bf16 ? 2 : 1)) / ms);
@@ -176,7 +179,7 @@ void gemm(const Hopper& device, Form form, const GemmCase& c, Type y_type, bool 
 }
 
 // Heads: per-head products, and the expansion of latents to keys (transposed) and values.
-void heads(const Hopper& device, i64 tokens, i64 heads, bool transposed) {
+void heads(const Device& device, i64 tokens, i64 heads, bool transposed) {
   Memory memory;
   cudaStream_t s = nullptr;
   Array x = array(memory.take<std::uint16_t>(tokens * 576), Type::bf16, {tokens, 1, 512});
@@ -206,15 +209,15 @@ void heads(const Hopper& device, i64 tokens, i64 heads, bool transposed) {
   check(cudaMemset(want.data, 0, static_cast<std::size_t>(tokens * heads * 512)));
   want.dim[2] = 128;
   head_matmul_simple(s, want, same, w);
-  wide(s, device, p);
+  gemm_run(s, device, p);
   check(cudaDeviceSynchronize());
   const std::string text = distance(y.data, want.data, Type::bf16, tokens, heads * 256);
-  const double ms = milliseconds(s, [&] { wide(s, device, p); });
+  const double ms = milliseconds(s, [&] { gemm_run(s, device, p); });
   fmt::print("expand {} heads {} tokens {}: {:.1f} us {:.1f} TFLOP/s {}\n", transposed ? "keys" : "values", heads,
              tokens, ms * 1e3, 2e-9 * static_cast<double>(tokens * heads * 128 * 512) / ms, text);
 }
 
-void attend(const Hopper& device, const std::vector<std::pair<int, int>>& sequences, i64 heads, bool compare) {
+void attend(const Device& device, const std::vector<std::pair<int, int>>& sequences, i64 heads, bool compare) {
   Memory memory;
   cudaStream_t s = nullptr;
   std::vector<std::int32_t> positions, starts{0}, lens, context{0};
@@ -263,7 +266,7 @@ std::vector<std::int32_t> routed(i64 rows, int experts) {
   return counts;
 }
 
-void check_gemm(const Hopper& device, Form form) {
+void check_gemm(const Device& device, Form form) {
   for (const i64 rows : {1, 65, 129, 300}) gemm(device, form, {rows, 400, 640}, Type::f32, true);
   gemm(device, form, {257, 2112, 1536}, Type::bf16, true);
   gemm(device, form, {128, 130, 128}, Type::bf16, true);
@@ -272,7 +275,7 @@ void check_gemm(const Hopper& device, Form form) {
   gemm(device, form, {4096, 1408, 2048, routed(4096, 8)}, Type::f32, true);
 }
 
-void check_attend(const Hopper& device) {
+void check_attend(const Device& device) {
   attend(device, {{0, 1}}, 1, true);
   attend(device, {{0, 128}}, 1, true);
   attend(device, {{0, 300}}, 2, true);
@@ -280,7 +283,7 @@ void check_attend(const Hopper& device) {
 }
 
 void run(const std::string& what) {
-  const Hopper device = find_hopper(0);
+  const Device device = find_device(0);
   CHECK(device.encode != nullptr, "this device or build has no kernels for Hopper");
   const auto wanted = [&](const char* part) { return what.empty() || what.find(part) != std::string::npos; };
   if (wanted("check_bf16")) check_gemm(device, Form::bf16);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace {
 

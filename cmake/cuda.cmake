@@ -33,10 +33,10 @@ if(FATHOM_CUDA_PTX)
 endif()
 list(APPEND FATHOM_CUDA_FLAGS "SHELL:-Werror all-warnings")  # always: no other build compiles these files
 
-# fathom_cuda_library(name [LINKS ...]): every *.cu and *.cc of this folder.
+# fathom_cuda_library(name [LINKS ...]): every *.cu and *.cc of this folder and those below it.
 function(fathom_cuda_library name)
   cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${FATHOM_CUDA_FLAGS}>")

@@ -9,13 +9,13 @@
 #include "backends/create.h"
 #include "engine/decode_graphs.h"
 #include "engine/memory.h"
+#include "model/source.h"
 #include "model/transformer.h"
 #include "ops/sampling.h"
 #include "ops/trace.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
 #include "tools/commands.h"
-#include "tools/model_source.h"
 
 namespace fathom {
 namespace {

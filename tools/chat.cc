@@ -5,12 +5,11 @@
 #include <iostream>
 #include <memory>
 
+#include "model/source.h"
+#include "session/text_of_model.h"
 #include "tools/commands.h"
-#include "tools/line_reader.h"
+#include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
-#include "tools/model_source.h"
-#include "tools/prompt.h"
-#include "tools/session.h"
 
 namespace fathom {
 namespace {
@@ -44,10 +43,9 @@ class Chat {
       : flags_(flags),
         terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0),
         source_(open_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
-        session_(source_, flags.run, 1),
+        session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
-                 flags.answer.allow_special_in_content),
-        conversation_(flags.answer.system) {}
+                 flags.answer.allow_special_in_content) {}
 
   void run() {
     std::unique_ptr<InterruptFlag> interrupt;
@@ -58,14 +56,17 @@ class Chat {
     }
     session_.warm_up();
     LineReader reader(terminal_ ? "> " : "", terminal_);
-    for (;;) {
-      const auto line = reader.next();
-      if (line.kind == LineReader::Kind::interrupted) continue;
-      if (line.kind == LineReader::Kind::end) break;
-      if (line.text == "/exit") return;
-      if (!line.text.empty() && !command(line.text)) answer(line.text);
-    }
-    if (terminal_) std::cout << std::endl;
+    const bool left =
+        run_conversation(session_, prompts_, flags_.answer.options, Conversation(flags_.answer.system),
+                         {.read = [&] { return reader.next(); },
+                          .commands = {{"/help", [&] { note(kHelp); }},
+                                       {"/stats", [&] { note(stats_.empty() ? "no answer yet" : stats_); }}},
+                          .skips_empty_lines = true,
+                          .prepare = [&](Request& request) { return prepare(request); },
+                          .interrupted = terminal_ ? &InterruptFlag::take : std::function<bool()>(),
+                          .show = [](i64, const std::string& text) { std::cout << text << std::flush; },
+                          .finish = [&](const std::vector<Message>&, const Reply& reply) { finish(reply); }});
+    if (terminal_ && !left) std::cout << std::endl;
   }
 
  private:
@@ -78,62 +79,30 @@ class Chat {
     }
   }
 
-  bool command(const std::string& line) {
-    if (line == "/clear") {
-      conversation_.clear();
-      context_ = 0;
-    } else if (line == "/help") {
-      note(kHelp);
-    } else if (line == "/stats") {
-      note(stats_.empty() ? "no answer yet" : stats_);
-    } else {
-      return false;
-    }
-    return true;
-  }
-
-  void answer(const std::string& question) {
-    conversation_.ask(question);
-    auto request = session_.request(turn_, prompts_.build(conversation_.messages()), flags_.answer, turn_);
-    if (flags_.answer.max_new_tokens == 0) request.max_new_tokens = session_.max_seq_len();
+  std::string prepare(Request& request) const {
+    if (request.max_new_tokens == 0) request.max_new_tokens = session_.max_seq_len();
     const auto prompt_tokens = static_cast<i64>(request.prompt.size());
-    if (prompt_tokens >= session_.max_seq_len()) {
-      conversation_.withdraw();
-      std::cerr << fmt::format(
-                       "fathom: error: Prompt length exceeds model maximum sequence length (max_seq_len={}): the "
-                       "conversation has {} tokens and leaves no room for an answer; /clear begins a new one",
-                       session_.max_seq_len(), prompt_tokens)
-                << std::endl;
-      return;
-    }
-    std::map<i64, Reply> replies;
-    Reply& reply = replies.try_emplace(turn_, session_.tokenizer(), flags_.answer.stop).first->second;
-    ++turn_;
-    session_.engine().submit(std::move(request));
-    session_.run(
-        replies, [](i64, const std::string& text) { std::cout << text << std::flush; },
-        terminal_ ? &InterruptFlag::take : std::function<bool()>());
-    std::cout << std::endl;
-    finish(reply);
+    if (prompt_tokens < session_.max_seq_len()) return {};
+    return fmt::format(
+        "Prompt length exceeds model maximum sequence length (max_seq_len={}): the conversation has {} tokens and "
+        "leaves "
+        "no room for an answer; /clear begins a new one",
+        session_.max_seq_len(), prompt_tokens);
   }
 
   void finish(const Reply& reply) {
-    if (reply.finish() == "error") {
-      conversation_.withdraw();
-      std::cerr << "fathom: error: " << reply.error() << std::endl;
-      return;
-    }
-    conversation_.answer(reply.text());
+    std::cout << std::endl;
+    if (reply.finish() == "error") return;
     if (terminal_ && reply.finish() == "length") note("[the answer was cut: it reached its longest length]");
     if (terminal_ && reply.finish() == "interrupted") note("[stopped]");
     const Usage& usage = reply.usage();
-    context_ = usage.prompt_tokens + usage.completion_tokens;
     const double decoding = reply.seconds() - reply.seconds_to_first();
     stats_ = fmt::format(
         "{} tokens at {:.1f} tokens/s, first after {:.3f} s; prompt of {} tokens, {} from the cache; context {} of {}",
         usage.completion_tokens,
         usage.completion_tokens > 1 && decoding > 0 ? static_cast<double>(usage.completion_tokens - 1) / decoding : 0.0,
-        reply.seconds_to_first(), usage.prompt_tokens, usage.cached_tokens, context_, session_.max_seq_len());
+        reply.seconds_to_first(), usage.prompt_tokens, usage.cached_tokens,
+        usage.prompt_tokens + usage.completion_tokens, session_.max_seq_len());
   }
 
   ChatFlags flags_;
@@ -141,8 +110,6 @@ class Chat {
   ModelSource source_;
   Session session_;
   PromptBuilder prompts_;
-  Conversation conversation_;
-  i64 turn_ = 0, context_ = 0;
   std::string stats_;
 };
 
@@ -151,13 +118,16 @@ class Chat {
 void add_chat(CLI::App& app) {
   CLI::App* command = app.add_subcommand("chat", "Chat with a model in the terminal; with a pipe, one message a line");
   const auto flags = std::make_shared<ChatFlags>();
-  flags->answer.max_new_tokens = 0;
+  flags->answer.options.max_new_tokens = 0;
   command->add_option("model", flags->model, "Model directory (Hugging Face or converted); else the embedded model");
   command->add_option("--config", flags->run.config, "Configuration, where the directory has none");
   add_model_flags(*command, flags->run);
   add_answer_flags(*command, flags->answer);
   command->get_option("--max-new-tokens")->description("Longest answer; 0: until the context is full");
-  command->callback([flags] { Chat(*flags).run(); });
+  command->callback([flags] {
+    flags->run.session.max_batch_size = 1;  // there is one conversation
+    Chat(*flags).run();
+  });
 }
 
 }  // namespace fathom

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "rewrite/plans.h"
 #include "tools/commands.h"
-#include "tools/plans.h"
 #include "tools/rewrite_command.h"
 
 namespace fathom {

@@ -6,14 +6,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "text/output_parser.h"
+#include "model/source.h"
+#include "session/text_of_model.h"
+#include "text/chat/output_parser.h"
 #include "tools/commands.h"
-#include "tools/line_reader.h"
+#include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
-#include "tools/model_source.h"
-#include "tools/prompt.h"
 #include "tools/prompt_file.h"
-#include "tools/session.h"
 
 namespace fathom {
 namespace {
@@ -61,20 +60,20 @@ void add_parts(nlohmann::ordered_json& report, const ParsedOutput& parts) {
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
 void print_arguments(const ModelArgs& args, const GenerateFlags& flags) {
-  const SamplingParams& sampling = flags.answer.sampling;
+  const SamplingParams& sampling = flags.answer.options.sampling;
   std::cerr << describe("ModelArgs", to_json(args)) << "\n"
             << describe("Options", {{"ckpt_path", flags.ckpt_path},
                                     {"config", flags.run.config},
                                     {"input_file", flags.input_file},
                                     {"interactive", flags.interactive},
-                                    {"max_new_tokens", flags.answer.max_new_tokens},
+                                    {"max_new_tokens", flags.answer.options.max_new_tokens},
                                     {"temperature", shortest(sampling.temperature)},
                                     {"seed", sampling.seed},
                                     {"top_k", sampling.top_k},
                                     {"top_p", shortest(sampling.top_p)},
                                     {"min_p", shortest(sampling.min_p)},
                                     {"repetition_penalty", shortest(sampling.repetition_penalty)},
-                                    {"stop", flags.answer.stop},
+                                    {"stop", flags.answer.options.stop},
                                     {"system", flags.answer.system},
                                     {"chat_template", flags.answer.chat_template},
                                     {"compute", flags.run.compute},
@@ -93,19 +92,13 @@ void refuse_ranks() {
        world_size);
 }
 
-// Ctrl-C at the prompt ends the conversation, and leaves the terminal as it was.
-LineReader::Result next_line(LineReader& reader) {
-  const InterruptFlag interrupt;
-  return reader.next();
-}
-
 class Generate {
  public:
   explicit Generate(const GenerateFlags& flags)
       : flags_(flags),
         lines_(flags.interactive ? std::vector<std::string>() : read_prompt_file(flags.input_file)),
         source_(open_model(flags.ckpt_path, flags.run.config)),
-        session_(source_, flags.run),
+        session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content) {}
 
@@ -143,8 +136,8 @@ class Generate {
     std::map<i64, Reply> replies;
     for (std::size_t i = 0; i < ids.size(); ++i) {
       const auto id = static_cast<i64>(i);
-      replies.try_emplace(id, session_.tokenizer(), flags_.answer.stop);
-      session_.engine().submit(session_.request(id, ids[i], flags_.answer, id));
+      replies.try_emplace(id, session_.tokenizer(), flags_.answer.options.stop);
+      session_.engine().submit(session_.request(id, ids[i], flags_.answer.options, id));
     }
     session_.run(replies);
     for (const auto& [id, reply] : replies) {
@@ -169,53 +162,35 @@ class Generate {
     nlohmann::ordered_json all{{"prompt", prompt}};
     all.update(reply.to_json());
     add_parts(all, parse_output(format, reply.text()));
-    if (flags_.answer.n_logprobs >= 0) all["logprobs"] = reply.logprobs_to_json();
+    if (flags_.answer.options.n_logprobs >= 0) all["logprobs"] = reply.logprobs_to_json();
     return all;
   }
 
   void print_logprobs(const Reply& reply) const {
-    if (flags_.answer.n_logprobs >= 0) std::cout << "Logprobs: " << dump(reply.logprobs_to_json()) << std::endl;
+    if (flags_.answer.options.n_logprobs >= 0) std::cout << "Logprobs: " << dump(reply.logprobs_to_json()) << std::endl;
   }
 
   void interactive() {
-    Conversation conversation(flags_.answer.system);
-    const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
-    LineReader reader(">>> ", terminal);
-    for (i64 turn = 0;;) {
-      const auto line = next_line(reader);
-      if (line.kind != LineReader::Kind::line || line.text == "/exit") {
-        if (line.kind != LineReader::Kind::line) std::cout << std::endl;
-        return;
-      }
-      if (line.text == "/clear") {
-        conversation.clear();
-      } else {
-        answer(conversation, line.text, turn++);
-      }
-    }
-  }
-
-  void answer(Conversation& conversation, const std::string& question, i64 turn) {
-    conversation.ask(question);
-    const OutputFormat format = prompts_.output_format(conversation.messages());
-    std::map<i64, Reply> replies;
-    Reply& reply = replies.try_emplace(turn, session_.tokenizer(), flags_.answer.stop).first->second;
-    session_.engine().submit(session_.request(turn, prompts_.build(conversation.messages()), flags_.answer, turn));
-    session_.run(replies, [&](i64, const std::string& text) {
+    LineReader reader(">>> ", ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0);
+    const auto read = [&] {
+      const InterruptFlag interrupt;  // Ctrl-C at the prompt ends the conversation, and leaves the terminal as it was
+      return reader.next();
+    };
+    const auto show = [&](i64, const std::string& text) {
       if (!flags_.answer.json) std::cout << text << std::flush;
-    });
-    if (reply.finish() == "error") {
-      conversation.withdraw();
-      std::cerr << "fathom: error: " << reply.error() << std::endl;
-      return;
-    }
-    conversation.answer(reply.text());
-    if (flags_.answer.json) {
-      std::cout << dump(report(question, reply, format)) << std::endl;
-    } else {
-      std::cout << std::endl;
-      print_logprobs(reply);
-    }
+    };
+    const auto finish = [&](const std::vector<Message>& messages, const Reply& reply) {
+      if (reply.finish() == "error") return;
+      if (flags_.answer.json) {
+        std::cout << dump(report(messages.back().content, reply, prompts_.output_format(messages))) << std::endl;
+      } else {
+        std::cout << std::endl;
+        print_logprobs(reply);
+      }
+    };
+    const bool left = run_conversation(session_, prompts_, flags_.answer.options, Conversation(flags_.answer.system),
+                                       {.read = read, .show = show, .finish = finish});
+    if (!left) std::cout << std::endl;
   }
 
   GenerateFlags flags_;

@@ -3,10 +3,10 @@
 
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "rewrite/inspect.h"
 #include "tools/commands.h"
-#include "tools/inspect_report.h"
+#include "tools/inspect_format.h"
 
 namespace fathom {
 namespace {
@@ -20,7 +20,7 @@ void run(const Flags& flags) {
   if (flags.options.model.empty() && flags.options.config.empty())
     throw UsageError("name a model directory, or a configuration with --config");
   const InspectReport report = inspect(flags.options);
-  const std::string text = flags.json ? report_json(report).dump(2) + "\n" : report_text(report);
+  const std::string text = flags.json ? report_json(report) : report_text(report);
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   require_complete(report);

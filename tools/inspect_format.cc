@@ -1,10 +1,10 @@
-// The two forms of an inspect report.
+#include "tools/inspect_format.h"
+
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
-#include "tools/inspect_report.h"
-#include "tools/progress.h"
+#include "base/bytes_text.h"
 
 namespace fathom {
 namespace {
@@ -111,7 +111,7 @@ std::string report_text(const InspectReport& report) {
   return text;
 }
 
-nlohmann::ordered_json report_json(const InspectReport& report) {
+std::string report_json(const InspectReport& report) {
   Json out;
   out["model"] = report.source;
   out["architecture"] = report.args.score_func == "sigmoid" || report.args.gate_bias ? "deepseek_v3" : "deepseek_v2";
@@ -134,7 +134,7 @@ nlohmann::ordered_json report_json(const InspectReport& report) {
     memory["refused"] = report.tp_obstacle;
   }
   out["memory"] = memory;
-  if (!report.has_weights) return out;
+  if (!report.has_weights) return out.dump(2) + "\n";
   out["shards"] = report.shards;
   out["files"] = Json::array();
   for (const InspectFile& file : report.files)
@@ -143,7 +143,7 @@ nlohmann::ordered_json report_json(const InspectReport& report) {
   out["mismatched"] = report.mismatched;
   out["stray_tensors"] = report.stray_tensors;
   out["stray_files"] = report.stray_files;
-  return out;
+  return out.dump(2) + "\n";
 }
 
 }  // namespace fathom

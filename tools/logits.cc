@@ -6,9 +6,9 @@
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "engine/runner.h"
+#include "model/source.h"
 #include "tools/commands.h"
 #include "tools/model_flags.h"
-#include "tools/model_source.h"
 
 namespace fathom {
 namespace {
@@ -89,7 +89,7 @@ void write(const std::string& path, const Outputs& outputs, i64 vocab_size, i64 
 void run(const LogitsFlags& flags) {
   const ModelSource source = open_model(flags.model, flags.run.config);
   ModelArgs args = source.args;
-  if (flags.run.max_seq_len > 0) args.max_seq_len = flags.run.max_seq_len;
+  if (flags.run.session.max_seq_len > 0) args.max_seq_len = flags.run.session.max_seq_len;
   const auto prompt = parse_ids("--ids", flags.ids, args.vocab_size);
   const auto then = parse_ids("--then", flags.then, args.vocab_size);
   if (prompt.empty()) throw UsageError("--ids: at least one token id is needed");
@@ -108,8 +108,8 @@ void run(const LogitsFlags& flags) {
                  .max_seq_len = total,
                  .blocks = (total + kBlockSize - 1) / kBlockSize,
                  .block_size = kBlockSize,
-                 .map = flags.run.mmap,
-                 .compute = flags.run.options()});
+                 .map = flags.run.session.map,
+                 .compute = flags.run.options().compute});
   write(flags.out, compute(runner, prompt, then, flags), args.vocab_size, args.dim);
 }
 
@@ -128,7 +128,7 @@ void add_logits(CLI::App& app) {
   command->add_option("--chunk", flags->chunk, "Prompt tokens of a pass; 0: all at once")
       ->check(CLI::Range(i64{0}, i64{1} << 30))
       ->capture_default_str();
-  command->add_option("--max-seq-len", flags->run.max_seq_len, "Longest sequence; else the configuration's")
+  command->add_option("--max-seq-len", flags->run.session.max_seq_len, "Longest sequence; else the configuration's")
       ->check(CLI::Range(i64{1}, i64{1} << 24));
   add_compute_flags(*command, flags->run);
   command->callback([flags] { run(*flags); });

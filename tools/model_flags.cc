@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "backends/create.h"
+#include "tools/progress.h"
 
 namespace fathom {
 namespace {
@@ -34,10 +35,13 @@ CLI::Validator not_empty() {
 
 }  // namespace
 
-ComputeOptions ModelFlags::options() const {
-  return {.compute = compute == "f32" ? DType::f32 : DType::bf16,
-          .gemm = gemm == "fp8" ? GemmMode::fp8 : GemmMode::bf16,
-          .attn = attn == "naive" ? AttnImpl::naive : AttnImpl::absorb};
+SessionOptions ModelFlags::options() const {
+  SessionOptions options = session;
+  options.compute = {.compute = compute == "f32" ? DType::f32 : DType::bf16,
+                     .gemm = gemm == "fp8" ? GemmMode::fp8 : GemmMode::bf16,
+                     .attn = attn == "naive" ? AttnImpl::naive : AttnImpl::absorb};
+  options.record = !no_graphs;
+  return options;
 }
 
 std::unique_ptr<Backend> ModelFlags::backend() const {
@@ -45,6 +49,14 @@ std::unique_ptr<Backend> ModelFlags::backend() const {
   auto backend = create_backend(device, threads, &choice);
   if (device == "auto" && !choice.starts_with("cpu")) fmt::print(stderr, "device: {}\n", choice);
   return backend;
+}
+
+Session load_session(const ModelSource& source, const ModelFlags& flags) {
+  constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
+  ProgressLine line;
+  return Session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
+    if (total > kShown) line.show(done, total);
+  });
 }
 
 void add_compute_flags(CLI::App& app, ModelFlags& flags) {
@@ -62,27 +74,28 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   app.add_option("--device", flags.device, device_help())->capture_default_str();
-  app.add_flag("--mmap", flags.mmap,
+  app.add_flag("--mmap", flags.session.map,
                "On the CPU: use the weights where their files are mapped: there at once when read before, but slower");
 }
 
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_compute_flags(app, flags);
-  app.add_option("--max-seq-len", flags.max_seq_len, "Longest prompt and answer together; else the configuration's")
+  app.add_option("--max-seq-len", flags.session.max_seq_len,
+                 "Longest prompt and answer together; else the configuration's")
       ->check(CLI::Range(i64{1}, i64{1} << 24));
-  app.add_option("--cache-tokens", flags.cache_tokens,
+  app.add_option("--cache-tokens", flags.session.cache_tokens,
                  "Tokens that the cache holds; else for all sequences at full length, or what fits beside the weights")
       ->check(CLI::Range(i64{1}, i64{1} << 40));
-  app.add_option("--chunk", flags.chunk, "Prompt tokens of a pass; else 512, on a GPU 4096")
+  app.add_option("--chunk", flags.session.chunk, "Prompt tokens of a pass; else 512, on a GPU 4096")
       ->check(CLI::Range(i64{1}, i64{1} << 24));
   app.add_flag("--no-graphs", flags.no_graphs, "On a GPU: launch each operation instead of replaying recorded steps");
-  app.add_option("--max-batch-size", flags.max_batch_size, "Sequences run at once; else the configuration's")
+  app.add_option("--max-batch-size", flags.session.max_batch_size, "Sequences run at once; else the configuration's")
       ->check(CLI::Range(i64{1}, i64{1} << 16));
 }
 
 void add_answer_flags(CLI::App& app, AnswerFlags& flags) {
-  SamplingParams& sampling = flags.sampling;
-  app.add_option("--max-new-tokens", flags.max_new_tokens, "Longest answer")
+  SamplingParams& sampling = flags.options.sampling;
+  app.add_option("--max-new-tokens", flags.options.max_new_tokens, "Longest answer")
       ->check(CLI::Range(i64{0}, i64{1} << 40))
       ->capture_default_str();
   app.add_option("--temperature", sampling.temperature, "Sampling temperature; 0 or less takes the likeliest token")
@@ -101,7 +114,7 @@ void add_answer_flags(CLI::App& app, AnswerFlags& flags) {
   app.add_option("--repetition-penalty", sampling.repetition_penalty, "Makes tokens seen before less likely; 1: none")
       ->check(real("above 0", [](double x) { return x > 0 && x < 1e6; }))
       ->capture_default_str();
-  app.add_option("--stop", flags.stop, "Text that ends the answer; may be given several times")
+  app.add_option("--stop", flags.options.stop, "Text that ends the answer; may be given several times")
       ->check(not_empty())
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -113,7 +126,8 @@ void add_answer_flags(CLI::App& app, AnswerFlags& flags) {
 
 void add_report_flags(CLI::App& app, AnswerFlags& flags) {
   app.add_flag("--json", flags.json, "Print each answer as one line of JSON");
-  app.add_option("--logprobs", flags.n_logprobs, "Report each token's log-probability and those of the N likeliest")
+  app.add_option("--logprobs", flags.options.n_logprobs,
+                 "Report each token's log-probability and those of the N likeliest")
       ->check(CLI::Range(0, 1000));
 }
 

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
-#include "ops/context.h"
+#include "session/session.h"
 
 namespace CLI {
 class App;
@@ -20,16 +19,16 @@ struct ModelFlags {
   std::string device = "auto";
   int threads = 0;  // 0: one a physical core
   std::string compute = "bf16", gemm = "bf16", attn = "absorb";
-  i64 max_seq_len = 0;     // 0: what the configuration says
-  i64 max_batch_size = 0;  // 0: what the configuration says
-  i64 cache_tokens = 0;    // 0: for all sequences at full length, or what the device holds
-  i64 chunk = 0;           // prompt tokens of a pass; 0: what suits the device
-  bool no_graphs = false, mmap = false;
+  bool no_graphs = false;
+  SessionOptions session;  // the flags above are put into it by options()
 
-  ComputeOptions options() const;
+  SessionOptions options() const;
   // The device. Says on stderr what "auto" took and why, where this program has a choice.
   std::unique_ptr<Backend> backend() const;
 };
+
+// The model on its device; shows on a terminal how far the weights are read.
+Session load_session(const ModelSource& source, const ModelFlags& flags);
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.
 void add_compute_flags(CLI::App& app, ModelFlags& flags);
@@ -38,10 +37,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags);
 
 // What is asked of an answer.
 struct AnswerFlags {
-  SamplingParams sampling{.temperature = 0.2f};
-  i64 max_new_tokens = 200;
-  std::vector<std::string> stop;  // texts that end the answer
-  int n_logprobs = -1;
+  AnswerOptions options{.sampling = {.temperature = 0.2f}};
   std::string system;         // empty: no system message
   std::string chat_template;  // path; empty: the model's own
   bool allow_special_in_content = false;

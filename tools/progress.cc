@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
+
+#include "base/bytes_text.h"
 
 namespace fathom {
 
@@ -29,14 +30,6 @@ void ProgressLine::show(i64 done, i64 total) {
              bytes_text(static_cast<i64>(rate)), static_cast<double>(total - done) / std::max(rate, 1.0),
              terminal_ ? "   " : "\n");
   std::fflush(stderr);
-}
-
-std::string bytes_text(i64 bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 999.5 && unit + 1 < std::size(kUnits)) value /= 1000, ++unit;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 99.5 ? 1 : 0, kUnits[unit]);
 }
 
 }  // namespace fathom

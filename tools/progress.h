@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <string>
 
 #include "base/check.h"
 
@@ -25,8 +24,5 @@ class ProgressLine {
   Clock::time_point start_, shown_;
   bool terminal_, plain_lines_, open_ = false;
 };
-
-// "12.3 GB", "512 kB": decimal units as disks are sold and as the files' index counts.
-std::string bytes_text(i64 bytes);
 
 }  // namespace fathom

@@ -3,7 +3,8 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "text/unicode.h"
+#include "text/unicode/classes.h"
+#include "text/unicode/utf8.h"
 
 namespace fathom {
 namespace {

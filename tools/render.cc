@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "text/chat_template.h"
+#include "text/chat/template.h"
 #include "tools/commands.h"
 
 namespace fathom {

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes_text.h"
 #include "tools/progress.h"
 
 namespace fathom {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/rewrite.h"
+#include "rewrite/rewrite.h"
 
 namespace CLI {
 class App;

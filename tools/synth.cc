@@ -1,12 +1,14 @@
 // fathom synth: writes a checkpoint of synthetic weights.
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cstdio>
 #include <memory>
 
+#include "base/bytes_text.h"
+#include "rewrite/write_synthetic.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
-#include "tools/write_synthetic.h"
 
 namespace fathom {
 namespace {
@@ -15,6 +17,25 @@ struct Flags {
   SynthesisOptions options;
   std::string config, out, format = "hf", max_shard_size = "5GB";
 };
+
+// Bytes of "500MB", "2GiB", "123"; throws UsageError for other texts.
+i64 parse_size(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    i64 bytes;
+  };
+  constexpr Unit kUnits[] = {{"", 1},          {"B", 1},         {"KB", 1000},    {"MB", 1000000}, {"GB", 1000000000},
+                             {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
+  i64 value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view rest(stop, static_cast<std::size_t>(text.data() + text.size() - stop));
+  for (const Unit& unit : kUnits) {
+    i64 bytes = 0;
+    if (error == std::errc{} && rest == unit.name && value > 0 && !__builtin_mul_overflow(value, unit.bytes, &bytes))
+      return bytes;
+  }
+  throw UsageError(fmt::format("\"{}\" is no size; examples: 5GB, 512MiB, 1000000", text));
+}
 
 void run(Flags& flags) {
   SynthesisOptions& options = flags.options;

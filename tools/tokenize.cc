@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include "tools/commands.h"
 
 namespace fathom {
@@ -39,14 +39,14 @@ json parse_input(const std::string& text, i64 line) {
 }
 
 // The ids of an input array; `line` 0 stands for the whole input.
-std::vector<int> read_ids(const std::string& text, i64 line) {
+std::vector<TokenId> read_ids(const std::string& text, i64 line) {
   const json value = parse_input(text, line);
   const std::string where = line > 0 ? fmt::format("line {} of the input", line) : "the input";
   CHECK(value.is_array(), "{} must be a JSON array of ids, not {}", where, value.type_name());
-  std::vector<int> ids;
+  std::vector<TokenId> ids;
   for (const json& id : value) {
     CHECK(id.is_number_integer() && id >= 0 && id <= 0x7FFFFFFF, "{} has {} where an id should be", where, dump(id));
-    ids.push_back(id.get<int>());
+    ids.push_back(id.get<TokenId>());
   }
   return ids;
 }
@@ -84,8 +84,8 @@ class Tokenize {
     return dump(json(tokenizer_.encode_with_bos(text)));
   }
 
-  std::vector<int> bare_ids(const std::string& text) const {
-    std::vector<int> ids = tokenizer_.encode(text, mode());
+  std::vector<TokenId> bare_ids(const std::string& text) const {
+    std::vector<TokenId> ids = tokenizer_.encode(text, mode());
     if (!options_.no_bos && tokenizer_.adds_bos()) ids.insert(ids.begin(), *tokenizer_.bos_id());
     return ids;
   }
@@ -93,7 +93,7 @@ class Tokenize {
   // An array of the pieces, one a line unless all has to be on one.
   std::string explained(const std::string& text) const {
     std::vector<Tokenizer::Explained> rows = tokenizer_.explain(text, mode());
-    const bool has_bos = !rows.empty() && rows[0].ids == std::vector<int>{tokenizer_.bos_id().value_or(-1)};
+    const bool has_bos = !rows.empty() && rows[0].ids == std::vector<TokenId>{tokenizer_.bos_id().value_or(-1)};
     if (!options_.no_bos && tokenizer_.adds_bos() && (options_.no_added || !has_bos))
       rows.insert(rows.begin(), {"", {*tokenizer_.bos_id()}, true, "BOS of the model"});
     std::string out;
@@ -104,7 +104,7 @@ class Tokenize {
   // Rule: what cut the piece out. Tokens: as the vocabulary has them; bytes: what each of them stands for.
   nlohmann::ordered_json describe(const Tokenizer::Explained& row) const {
     json tokens = json::array(), bytes = json::array();
-    for (const int id : row.ids) {
+    for (const TokenId id : row.ids) {
       tokens.push_back(tokenizer_.token_text(id));
       json numbers = json::array();
       for (const char byte : tokenizer_.token_bytes(id)) numbers.push_back(static_cast<unsigned char>(byte));

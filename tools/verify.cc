@@ -6,9 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes_text.h"
+#include "rewrite/verify.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
-#include "tools/verify_report.h"
 
 namespace fathom {
 namespace {

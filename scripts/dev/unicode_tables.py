@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_tables.inc: the character classes as the Rust tokenizers library has them.
+"""Writes src/text/unicode/tables.inc: the character classes as the Rust tokenizers library has them.
 
 The values are asked from the library itself (pip install tokenizers), code point by code point, because its parts follow
 different Unicode versions: its regular expressions Unicode 16, its Punctuation a much older one, Rust's own classes a newer one.
 Python's unicodedata must be at Unicode 14 (Python 3.11), the version of PCRE2 10.42: what is assigned since is `recent`.
 
-Usage: unicode_tables.py > src/text/unicode_tables.inc
+Usage: unicode_tables.py > src/text/unicode/tables.inc
 """
 import unicodedata
 

@@ -2,15 +2,35 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/stage.h"
+
+namespace {
+
+// The file's name and size each time the program asks for its bytes to be on the disk.
+std::vector<std::pair<std::string, std::uintmax_t>> synced;
+
+int sync_and_note(int fd, long call) {
+  const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd));
+  synced.emplace_back(path.filename().string(),
+                      std::filesystem::is_directory(path) ? 0 : std::filesystem::file_size(path));
+  return static_cast<int>(::syscall(call, fd));
+}
+
+}  // namespace
+
+// This program's own come before those of the C library.
+extern "C" int fdatasync(int fd) { return sync_and_note(fd, SYS_fdatasync); }
+extern "C" int fsync(int fd) { return sync_and_note(fd, SYS_fsync); }
 
 namespace fathom {
 namespace {
@@ -40,6 +60,7 @@ class PartialFileTest : public testing::Test {
 };
 
 using Names = std::vector<std::string>;
+using Syncs = std::vector<std::pair<std::string, std::uintmax_t>>;
 
 TEST_F(PartialFileTest, AppearsWholeWithATailOfAnyLength) {
   {
@@ -82,6 +103,20 @@ TEST_F(PartialFileTest, GoesOnAtTheMark) {
   }
   EXPECT_EQ(names(), Names{"file"});
   EXPECT_EQ(read_file(path_), std::string(4096, 'a') + std::string(4096, 'b'));
+}
+
+// A name promises bytes only once they are on the disk: a power cut may come between any two calls.
+TEST_F(PartialFileTest, SyncsBeforeTheNameSaysSo) {
+  PartialFile file(path_, 3 * 4096, false);
+  file.write(pages(2, 'a'));
+  synced.clear();
+  file.mark();
+  EXPECT_EQ(synced, (Syncs{{"file.partial-0", 8192}}));
+  EXPECT_EQ(names(), Names{"file.partial-8192"});
+  file.write(pages(1, 'b'));
+  synced.clear();
+  file.commit();
+  EXPECT_EQ(synced, (Syncs{{"file.partial-8192", 12288}, {folder_.filename().string(), 0}}));
 }
 
 // A name that promises more than the file holds, and names that are no marks, count for nothing.

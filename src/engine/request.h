@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/token_id.h"
 
 namespace fathom {
-
-using TokenId = std::int32_t;
 
 // How the next token is drawn from the logits.
 struct SamplingParams {

@@ -68,5 +68,8 @@ class Backend {
 // Inside a backend's class: declares that it overrides every operation.
 #define FATHOM_OVERRIDE(Op) void run(const op::Op& op) override;
 #define FATHOM_OVERRIDE_OPERATIONS FATHOM_OPERATIONS(FATHOM_OVERRIDE)
+// The same of every optional one.
+#define FATHOM_OVERRIDE_FUSED(Op) bool try_run(const op::Op& op) override;
+#define FATHOM_OVERRIDE_FUSED_OPERATIONS FATHOM_FUSED_OPERATIONS(FATHOM_OVERRIDE_FUSED)
 
 }  // namespace fathom

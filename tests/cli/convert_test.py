@@ -1,5 +1,6 @@
 """convert, fp8-cast-bf16 and quantize through the command line: equal hashes with the reference's tables, what goes
 along, refusals, and conversions that are killed and resumed."""
+import fcntl
 import hashlib
 import json
 import os
@@ -341,6 +342,43 @@ class Killed(Base):
         self.refused(1, "unfinished conversion", "inspect", out)
         self.assertEqual(json.loads(self.ok(*self.convert(model, "--json")))["files_kept"], 1)
         self.assertEqual(snapshot(out), expected)
+
+    def test_finished_file_of_another_size_is_written_again(self):
+        model = self.synth("v2lite-short")
+        self.ok(*self.convert(model))
+        out = self.folder / "out"
+        expected = snapshot(out)
+        for name in ["manifest.json", "manifest.json.partial"]:  # a complete conversion, then an unfinished one
+            with self.subTest(name):
+                if not (out / name).exists():
+                    (out / "manifest.json").rename(out / name)
+                victim = out / "model1-mp2.safetensors"
+                os.truncate(victim, victim.stat().st_size - 1)
+                self.assertEqual(json.loads(self.ok(*self.convert(model, "--json")))["files_kept"], 1)
+                self.assertEqual(snapshot(out), expected)
+
+    def test_one_conversion_at_a_time(self):
+        model = self.synth("v2lite-short")
+        out = self.folder / "out"
+        out.mkdir()
+        folder = os.open(out, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        self.refused(1, "another conversion into", *self.convert(model))
+        self.assertEqual(list(out.iterdir()), [])
+        fcntl.flock(folder, fcntl.LOCK_UN)
+        self.ok(*self.convert(model))
+
+    def test_source_that_was_changed_is_another_one(self):
+        model = self.synth("v2lite-short")
+        self.ok(*self.convert(model))
+        victim = min(model.glob("*.safetensors"))
+        data = bytearray(victim.read_bytes())
+        data[-1] ^= 1  # the same size
+        when = victim.stat().st_mtime_ns
+        victim.write_bytes(data)
+        os.utime(victim, ns=(when, when + 1_000_000))  # whatever the clock of this file system can tell apart
+        self.refused(1, ["another conversion", "another source"], *self.convert(model))
 
 
 if __name__ == "__main__":

@@ -245,6 +245,16 @@ class Errors(GenerateTest):
         self.assertIn("Prompt length exceeds model maximum sequence length (max_seq_len=12)", result.stderr.decode())
         self.assertGreater(len(result.stdout.decode().split(">>> ")[2].strip()), 0)  # the next question is answered
 
+    def test_answer_that_fails_in_the_engine(self):
+        """The other answers are printed; the run fails all the same."""
+        path = self.file("prompts.txt", f"{CROATIA}\n{'long ' * 30}\n")
+        result = run("generate", "--ckpt-path", TINY, "--input-file", path, *GREEDY, "--cache-tokens", "48",
+                     "--max-new-tokens", "20")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"Completion: {ZAGREB}\n", result.stdout.decode())
+        error = result.stderr.decode().splitlines()[-1]
+        self.assertRegex(error, r"^fathom: error: line 2 of .*prompts.txt: the request needs a cache of \d+ tokens")
+
     def test_world_size(self):
         self.refuses(1, "WORLD_SIZE=2", env={"WORLD_SIZE": "2"})
         self.refuses(1, "WORLD_SIZE=two", env={"WORLD_SIZE": "two"})

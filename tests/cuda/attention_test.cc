@@ -55,15 +55,15 @@ class Pages {
                *co = twin(context, {n + 1}), *ta = twin(tables, {n, longest});
     for (const bool on_gpu : {false, true}) {
       const auto side = [&](const Twin* x) { return on_gpu ? x->device : x->host; };
-      Batch& b = on_gpu ? device : host;
-      b = {side(p), side(p), side(sl), side(st), side(le), side(co), side(ta), {}, 0, 0};
-      b.total_context = context.back();
-      b.max_context = lens.empty() ? 0 : *std::max_element(lens.begin(), lens.end());
+      Sequences& all = on_gpu ? device : host;
+      all = {side(p), side(sl), side(st), side(le), side(co), side(ta)};
+      all.total_context = context.back();
+      all.max_context = lens.empty() ? 0 : *std::max_element(lens.begin(), lens.end());
     }
   }
 
   static constexpr i64 kBlock = 16;
-  Batch host, device;
+  Sequences host, device;
   i64 blocks = 0;
   std::vector<int> used;
 

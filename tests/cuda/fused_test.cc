@@ -1,6 +1,6 @@
 // The fused forms against the plain operations that they mean, on the GPU.
-#include "ops/fused.h"
 #include "cuda/twin.h"
+#include "ops/context.h"
 
 namespace fathom::test {
 namespace {
@@ -70,16 +70,16 @@ TEST_F(Fused, NormLinearAndLinearAdd) {
       x.normal(random_, 3), gain.normal(random_), y.normal(random_);
       const ArenaScope scope(arena_);
       Context fused = context(true, mode), plain = context(false, mode);
-      const std::vector<ops::NormedProduct> products{{a.device}, {b.device, DType::f32}};
-      const auto got = ops::norm_linear(fused, x.device, gain.device, 1e-6f, products);
-      const auto expected = ops::norm_linear(plain, x.device, gain.device, 1e-6f, products);
+      const Normed normed{x.device, {gain.device, 1e-6f}};
+      const auto got = ops::linear(fused, normed, {{a.device}, {b.device, DType::f32}});
+      const auto expected = ops::linear(plain, normed, {{a.device}, {b.device, DType::f32}});
       expect_near(got[0], expected[0], kBound);
       expect_near(got[1], expected[1], kBound);
       Twin h(*gpu_, {t, 200}, DType::f32), g(*gpu_, {t, 200}, DType::f32);
       h.normal(random_);
       gpu_->run(op::Copy{g.device, h.device});
-      ops::linear_add_(fused, h.device, y.device, a.device);
-      ops::linear_add_(plain, g.device, y.device, a.device);
+      ops::linear_add_norm(fused, h.device, y.device, a.device, {});
+      ops::linear_add_norm(plain, g.device, y.device, a.device, {});
       // Beyond 64 rows the plain product rounds scaled weights to bf16.
       expect_near(h.device, g.device, t > 64 && format->has_scale() ? kBound : 1e-5);
     }
@@ -108,29 +108,26 @@ class FusedAttention : public Fused {
                lens = ints({t}, [&](i64 i) { return position(i) + 1; }),
                tables = ints({t, width}, [](i64 i) { return i; }),
                slots = ints({t}, [&](i64 i) { return static_cast<double>(i * width * 64) + position(i); });
-    Batch batch{.ids = positions.device,
-                .positions = positions.device,
-                .slots = slots.device,
-                .seq_starts = starts.device,
-                .context_lens = lens.device,
-                .context_starts = {},
-                .block_tables = tables.device,
-                .logit_rows = {},
-                .total_context = 0,
-                .max_context = longest};
-    const LatentAttention args{norm.device, 1e-6f, freqs.device, wk.device, wv.device, 0.07f};
+    const Sequences all{.positions = positions.device,
+                        .slots = slots.device,
+                        .seq_starts = starts.device,
+                        .context_lens = lens.device,
+                        .context_starts = starts.device,
+                        .block_tables = tables.device,
+                        .max_context = longest};
+    const LatentAttention args{{norm.device, 1e-6f}, freqs.device, 0.07f, {}, wk.device, wv.device};
     const ArenaScope scope(arena_);
     Context fused = context(true), plain = context(false);
-    const Tensor got = ops::latent_attention(fused, q.device, kv.device, args, {cache.device, 512}, batch);
+    const Tensor got = ops::attention(fused, q.device, kv.device, args, {cache.device, 512}, {&all, 1});
     const Tensor replayed = arena_.empty(got.shape(), DType::bf16);
     gpu_->capture([&] {
-          gpu_->try_run(op::LatentAttention{replayed, q.device, kv.device, args, {cache.device, 512}, batch});
+          gpu_->try_run(op::LatentAttention{replayed, q.device, kv.device, args, {cache.device, 512}, all});
         })
         ->replay();
     EXPECT_EQ(numbers(got), numbers(replayed)) << "a recorded pass gives other bits";
     const Tensor cached = arena_.empty({blocks * 64, 576}, DType::bf16);
     gpu_->run(op::Copy{cached, cache.device.view({blocks * 64, 576})});
-    const Tensor expected = ops::latent_attention(plain, q.device, kv.device, args, {cache.device, 512}, batch);
+    const Tensor expected = ops::attention(plain, q.device, kv.device, args, {cache.device, 512}, {&all, 1});
     expect_near(got, expected, 2 * kBound);
     expect_near(cached, cache.device.view({blocks * 64, 576}), 1e-3);
   }
@@ -170,18 +167,12 @@ class Experts {
     gate_.fill([&](i64 i) { return i / n.dim == i % n.dim ? 1 : 0; });
   }
   ExpertsLayer layer(const RouteArgs& route, bool biased) const {
-    return {norm_.device,
-            1e-6f,
-            {gate_.device, {}, &kBf16},
-            biased ? bias_.device : Tensor{},
-            route,
-            w1_.device,
-            w2_.device,
-            w3_.device,
-            s1_.device,
-            s2_.device,
-            s3_.device};
+    return {.gate = {{gate_.device, {}, &kBf16}, biased ? bias_.device : Tensor{}, route},
+            .experts = {w1_.device, w2_.device, w3_.device},
+            .first = 0,
+            .shared = {s1_.device, s2_.device, s3_.device}};
   }
+  Norm norm() const { return {norm_.device, 1e-6f}; }
 
   Sizes sizes;
 
@@ -192,22 +183,6 @@ class Experts {
 
 class FusedExperts : public Fused {
  protected:
-  // What experts_add_ means, by plain operations.
-  void add_plainly(Context& ctx, const Tensor& h, const ExpertsLayer& layer) {
-    const Tensor x = ops::rms_norm(ctx, h, layer.norm, layer.eps);
-    const auto [weights, indices] =
-        ops::route(ctx, ops::linear(ctx, x, layer.gate, DType::f32), layer.bias, layer.route);
-    const Routed routed = ops::group_by_expert(ctx, x, indices, 0, layer.gate.out());
-    const auto product = [&, offsets = routed.offsets](const Tensor& rows, const Weight& w) {
-      return ops::grouped_linear(ctx, rows, w, offsets);
-    };
-    const Tensor hidden = ops::silu_mul(ctx, product(routed.rows, layer.w1), product(routed.rows, layer.w3));
-    const Tensor shared =
-        ops::silu_mul(ctx, ops::linear(ctx, x, layer.shared_w1), ops::linear(ctx, x, layer.shared_w3));
-    ops::add_(ctx, h, ops::combine(ctx, product(hidden, layer.w2), routed, weights));
-    ops::add_(ctx, h, ops::linear(ctx, shared, layer.shared_w2, DType::f32));
-  }
-
   void check(const Experts& experts, const RouteArgs& route, bool biased, i64 t, GemmMode mode) {
     const i64 dim = experts.sizes.dim, count = experts.sizes.experts;
     Twin h(*gpu_, {t, dim}, DType::f32), g(*gpu_, {t, dim}, DType::f32), again(*gpu_, {t, dim}, DType::f32);
@@ -221,12 +196,13 @@ class FusedExperts : public Fused {
     gpu_->run(op::Copy{g.device, h.device});
     gpu_->run(op::Copy{again.device, h.device});
     const ExpertsLayer layer = experts.layer(route, biased);
-    ASSERT_TRUE(gpu_->experts_add_(h.device, layer, mode));
-    gpu_->capture([&] { gpu_->experts_add_(again.device, layer, mode); })->replay();
+    const Norm norm = experts.norm();
+    ASSERT_TRUE(gpu_->try_run(op::ExpertsAdd{h.device, norm, layer, mode}));
+    gpu_->capture([&] { gpu_->try_run(op::ExpertsAdd{again.device, norm, layer, mode}); })->replay();
     EXPECT_EQ(numbers(h.device), numbers(again.device)) << "a recorded pass gives other bits";
     const ArenaScope scope(arena_);
     Context ctx = context(false, mode);
-    add_plainly(ctx, g.device, layer);
+    ops::experts_add_norm(ctx, g.device, {g.device, norm}, layer, {});
     // Codes of hidden values may fall to the other side of a rounding: 2^-4 of few of them.
     expect_near(h.device, g.device, mode == GemmMode::fp8 ? 6 * kBound : 3 * kBound);
   }
@@ -264,20 +240,20 @@ TEST_F(Fused, ManyTokens) {
       const ArenaScope scope(arena_);
       Context fused = context(true), plain = context(false);
       fused.options.gemm = plain.options.gemm = mode;
-      const std::vector<ops::NormedProduct> products{{a.device}, {b.device, DType::f32}};
-      const auto got = ops::norm_linear(fused, x.device, gain.device, 1e-6f, products);
-      const auto expected = ops::norm_linear(plain, x.device, gain.device, 1e-6f, products);
+      const Normed normed{x.device, {gain.device, 1e-6f}};
+      const auto got = ops::linear(fused, normed, {{a.device}, {b.device, DType::f32}});
+      const auto expected = ops::linear(plain, normed, {{a.device}, {b.device, DType::f32}});
       expect_near(got[0], expected[0], kBound);
       expect_near(got[1], expected[1], kBound);
       expect_near(ops::grouped_swiglu(fused, y.device, w1.device, w3.device, offsets.device),
                   ops::grouped_swiglu(plain, y.device, w1.device, w3.device, offsets.device), kBound);
-      ops::linear_add_(fused, h.device, y.device, a.device);
-      ops::linear_add_(plain, g.device, y.device, a.device);
+      ops::linear_add_norm(fused, h.device, y.device, a.device, {});
+      ops::linear_add_norm(plain, g.device, y.device, a.device, {});
       expect_near(h.device, g.device, 1e-5);
     }
 }
 
-// Long chunks: the fused form makes keys and values of each head, the plain one attends over the latent.
+// Long chunks: keys and values of each head, or attention over the latent.
 TEST_F(Fused, PromptAttention) {
   for (const i64 heads : {2, 16}) {
     SCOPED_TRACE(fmt::format("{} heads", heads));
@@ -301,9 +277,11 @@ TEST_F(Fused, PromptAttention) {
     };
     const Twin p = ints({t}, positions), sl = ints({t}, slots), st = ints({4}, starts), le = ints({3}, lens),
                co = ints({4}, totals), ta = ints({3, width}, tables);
-    Batch batch{p.device, p.device, sl.device, st.device, le.device, co.device, ta.device, {}, 0, 0};
-    batch.total_context = static_cast<i64>(totals.back());
-    batch.max_context = 365;
+    Sequences expanded{p.device, sl.device, st.device, le.device, co.device, ta.device};
+    expanded.total_context = static_cast<i64>(totals.back());
+    expanded.max_context = 365;
+    const Sequences latent = expanded;
+    expanded.expanded = true;
     Twin q(*gpu_, {t, heads, 192}, DType::bf16), kv(*gpu_, {t, 576}, DType::bf16), norm(*gpu_, {512}, DType::f32),
         freqs(*gpu_, {400, 32, 2}, DType::f32), wk(*gpu_, {heads, 512, 128}, DType::bf16),
         wv(*gpu_, {heads, 128, 512}, DType::bf16), cache(*gpu_, {24, block, 576}, DType::bf16),
@@ -313,13 +291,13 @@ TEST_F(Fused, PromptAttention) {
     freqs.fill([](i64 i) { return i % 2 == 0 ? std::cos(i * 0.01) : std::sin((i - 1) * 0.01); });
     gpu_->run(op::Copy{q2.device, q.device});  // both forms rotate in place
     gpu_->run(op::Copy{kv2.device, kv.device});
-    const LatentAttention args{norm.device, 1e-6f, freqs.device, wk.device, wv.device, 0.07f};
+    const LatentAttention args{{norm.device, 1e-6f}, freqs.device, 0.07f, {}, wk.device, wv.device};
     const ArenaScope scope(arena_);
-    Context fused = context(true), plain = context(false);
-    const Tensor got = ops::latent_attention(fused, q.device, kv.device, args, {cache.device, 512}, batch);
+    Context ctx = context(true);
+    const Tensor got = ops::attention(ctx, q.device, kv.device, args, {cache.device, 512}, {&expanded, 1});
     const Tensor after = arena_.empty({24 * block, 576}, DType::bf16);
     gpu_->run(op::Copy{after, cache.device.view({24 * block, 576})});
-    const Tensor expected = ops::latent_attention(plain, q2.device, kv2.device, args, {cache.device, 512}, batch);
+    const Tensor expected = ops::attention(ctx, q2.device, kv2.device, args, {cache.device, 512}, {&latent, 1});
     expect_near(got, expected, 2 * kBound);
     expect_near(after, cache.device.view({24 * block, 576}), 1e-3);
   }
@@ -383,14 +361,13 @@ TEST_F(Fused, AdvanceMakesTheNextStep) {
              drawn = ints({3}, [](i64 i) { return 70 + i; }), log = ints({3, 3}, [](i64) { return 0; });
   Twin step(*gpu_, {3}, DType::i64);
   step.fill([](i64 i) { return i; });
-  Batch batch{.ids = ids.device,
-              .positions = positions.device,
-              .slots = slots.device,
-              .seq_starts = {},
-              .context_lens = lens.device,
-              .context_starts = {},
-              .block_tables = tables.device,
-              .logit_rows = {}};
+  const Sequences all{.positions = positions.device,
+                      .slots = slots.device,
+                      .seq_starts = {},
+                      .context_lens = lens.device,
+                      .context_starts = {},
+                      .block_tables = tables.device};
+  const Batch batch{.ids = ids.device, .logit_rows = {}, .runs = {all}};
   ASSERT_TRUE(gpu_->try_run(op::Advance{batch, drawn.device, step.device, log.device, 16}));
   EXPECT_EQ(numbers(ids.device), (std::vector<double>{70, 71, 5}));
   EXPECT_EQ(numbers(positions.device), (std::vector<double>{15, 16, 16}));

@@ -43,14 +43,13 @@ TEST_F(Steps, AdvanceIsTheCpus) {
   Twin step(*gpu_, {kCount}, DType::i64), drawn(*gpu_, {kCount}, DType::i32);
   step.fill([](i64 i) { return i * 11; });
   const auto batch = [&](auto side) {
-    return Batch{.ids = side(*ids),
-                 .positions = side(*positions),
-                 .slots = side(*slots),
-                 .seq_starts = {},
-                 .context_lens = side(*lens),
-                 .context_starts = {},
-                 .block_tables = side(*tables),
-                 .logit_rows = {}};
+    const Sequences all{.positions = side(*positions),
+                        .slots = side(*slots),
+                        .seq_starts = {},
+                        .context_lens = side(*lens),
+                        .context_starts = {},
+                        .block_tables = side(*tables)};
+    return Batch{.ids = side(*ids), .logit_rows = {}, .runs = {all}};
   };
   for (i64 pass = 0; pass < 7; ++pass) {
     drawn.fill([&](i64 i) { return i == 1 && pass == 2 ? -1 : 1000 * pass + i; });

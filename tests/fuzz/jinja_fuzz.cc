@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/chat_template.h"
+#include "text/chat/template.h"
 
 namespace {
 constexpr std::string_view kVariables = R"({

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/output_parser.h"
+#include "text/chat/output_parser.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "text/stream_decoder.h"
-#include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "text/tokenizer/stream_decoder.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode/utf8.h"
 
 namespace {
 

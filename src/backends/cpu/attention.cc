@@ -29,15 +29,15 @@ void* cached(const CacheLayer& cache, const Sequences& s, i64 sequence, i64 posi
 }  // namespace
 
 void CpuBackend::run(const op::Rope& op) {
-  const auto& [x, freqs, positions] = op;
+  const Tensor& x = op.x;
   const i64 tokens = x.dim(0), heads = x.rank() == 3 ? x.dim(1) : 1, pairs = x.dim(x.rank() - 1) / 2;
-  const auto* position = positions.as<std::int32_t>();
+  const auto* position = op.positions.as<std::int32_t>();
   visit_act(x, [&](auto* typed) {
     parallel(tokens * heads, pairs * 4, [&](i64 begin, i64 end, int) {
       for (i64 item = begin; item < end; ++item) {
         const i64 t = item / heads;
         auto* row = static_cast<decltype(typed)>(row_of(x, t, item % heads));
-        const float* angle = freqs.as<float>() + position[t] * pairs * 2;
+        const float* angle = op.freqs.as<float>() + position[t] * pairs * 2;
         for (i64 i = 0; i < pairs; ++i) {
           const float re = widen(row[2 * i]), im = widen(row[2 * i + 1]);
           store(row[2 * i], re * angle[2 * i] - im * angle[2 * i + 1]);
@@ -49,8 +49,9 @@ void CpuBackend::run(const op::Rope& op) {
 }
 
 void CpuBackend::run(const op::StoreLatent& op) {
-  const auto& [cache, kv, k_pe, slots] = op;
-  const auto* slot = slots.as<std::int32_t>();
+  const CacheLayer& cache = op.cache;
+  const Tensor &kv = op.kv, &k_pe = op.k_pe;
+  const auto* slot = op.slots.as<std::int32_t>();
   const Element type = element_of(cache.latent.dtype()), kv_type = element_of(kv.dtype());
   const Element pe_type = element_of(k_pe.dtype());
   const i64 c = cache.kv_lora_rank, r = cache.width() - c;
@@ -66,8 +67,9 @@ void CpuBackend::run(const op::StoreLatent& op) {
 }
 
 void CpuBackend::run(const op::GatherLatent& op) {
-  const auto& [y, cache, sequences] = op;
-  const Rows out(y);
+  const CacheLayer& cache = op.cache;
+  const Sequences& sequences = op.sequences;
+  const Rows out(op.y);
   const auto* starts = sequences.context_starts.as<std::int32_t>();
   const Element from = element_of(cache.latent.dtype()), to = element_of(out.dtype);
   for (i64 s = 0; s < sequences.sequences(); ++s)
@@ -129,13 +131,15 @@ void CpuBackend::attend(const Tensor& o, const Sequences& sequences, i64 heads_t
 }
 
 void CpuBackend::run(const op::AttendLatent& op) {
-  const auto& [o, q_c, q_pe, cache, sequences, scale] = op;
+  const Tensor &q_c = op.q_c, &q_pe = op.q_pe;
+  const CacheLayer& cache = op.cache;
+  const Sequences& sequences = op.sequences;
   const i64 c = cache.kv_lora_rank, width = cache.width(), step = padded_step(width);
   const Element type = element_of(cache.latent.dtype());
   AttendForm form;
   form.key_width = width;
   form.value_width = c;
-  form.scale = scale;
+  form.scale = op.scale;
   form.values_are_keys = true;
   form.load_query = [&](float* row, i64 t, i64 h) {
     kernels_.widen(row, row_of(q_c, t, h), element_of(q_c.dtype()), c);
@@ -145,18 +149,18 @@ void CpuBackend::run(const op::AttendLatent& op) {
     for (i64 j = 0; j < count; ++j)
       kernels_.widen(keys + j * step, cached(cache, sequences, block.sequence, first + j), type, width);
   };
-  attend(o, sequences, q_c.dim(1), form);
+  attend(op.o, sequences, q_c.dim(1), form);
 }
 
 void CpuBackend::run(const op::AttendExpanded& op) {
-  const auto& [o, q, kv, k_pe, sequences, scale] = op;
-  const i64 v = o.dim(2), nope = kv.dim(2) - v, width = q.dim(2), step = padded_step(width), v_step = padded_step(v);
-  const auto* starts = sequences.context_starts.as<std::int32_t>();
+  const Tensor &q = op.q, &kv = op.kv, &k_pe = op.k_pe;
+  const i64 v = op.o.dim(2), nope = kv.dim(2) - v, width = q.dim(2), step = padded_step(width), v_step = padded_step(v);
+  const auto* starts = op.sequences.context_starts.as<std::int32_t>();
   const Element type = element_of(kv.dtype()), pe_type = element_of(k_pe.dtype());
   AttendForm form;
   form.key_width = width;
   form.value_width = v;
-  form.scale = scale;
+  form.scale = op.scale;
   form.load_query = [&](float* row, i64 t, i64 h) {
     kernels_.widen(row, row_of(q, t, h), element_of(q.dtype()), width);
   };
@@ -169,7 +173,7 @@ void CpuBackend::run(const op::AttendExpanded& op) {
       kernels_.widen(values + j * v_step, data + nope * size_of(kv.dtype()), type, v);
     }
   };
-  attend(o, sequences, 1, form);
+  attend(op.o, op.sequences, 1, form);
 }
 
 }  // namespace fathom

@@ -106,19 +106,21 @@ void CpuBackend::run(const op::Route& op) {
 }
 
 void CpuBackend::run(const op::GroupByExpert& op) {
-  const auto& [routed, x, indices, first] = op;
+  const Routed& routed = op.routed;
+  const Tensor& indices = op.indices;
   const i64 local = routed.offsets.dim(0) - 1, choices = indices.numel(), top_k = indices.dim(1);
   const auto* index = indices.as<std::int32_t>();
   auto* offsets = routed.offsets.as<std::int32_t>();
   auto* places = routed.places.as<std::int32_t>();
-  const auto is_local = [&, first = first](i64 i) { return index[i] >= first && index[i] < first + local; };
+  const auto is_local = [&](i64 i) { return index[i] >= op.first && index[i] < op.first + local; };
   std::vector<std::int32_t> next(static_cast<std::size_t>(local + 1), 0);
   for (i64 i = 0; i < choices; ++i)
-    if (is_local(i)) ++next[static_cast<std::size_t>(index[i] - first + 1)];
+    if (is_local(i)) ++next[static_cast<std::size_t>(index[i] - op.first + 1)];
   for (std::size_t e = 1; e < next.size(); ++e) next[e] += next[e - 1];
   std::copy(next.begin(), next.end(), offsets);
-  for (i64 i = 0; i < choices; ++i) places[i] = is_local(i) ? next[static_cast<std::size_t>(index[i] - first)]++ : -1;
-  const Rows to(routed.rows), from(x);
+  for (i64 i = 0; i < choices; ++i)
+    places[i] = is_local(i) ? next[static_cast<std::size_t>(index[i] - op.first)]++ : -1;
+  const Rows to(routed.rows), from(op.x);
   const auto bytes = static_cast<std::size_t>(from.width * size_of(from.dtype));
   parallel(choices, from.width / 8, [&](i64 begin, i64 end, int) {
     for (i64 i = begin; i < end; ++i)

@@ -128,7 +128,7 @@ void CpuBackend::run(const op::GroupedLinear& op) {
 }
 
 void CpuBackend::run(const op::HeadMatmul& op) {
-  const auto& [y, x, w, transposed] = op;
+  const Tensor &y = op.y, &x = op.x, &w = op.w;
   const i64 tokens = x.dim(0), heads = x.dim(1), k = x.dim(2), n = y.dim(2), step = padded_step(k);
   if (tokens == 0) return;
   const auto address = [](const Tensor& t, i64 a, i64 b) {
@@ -140,17 +140,18 @@ void CpuBackend::run(const op::HeadMatmul& op) {
   for (i64 h = 0; h < heads; ++h) cut(pieces, static_cast<std::size_t>(h), 0, tokens, n, columns);
   const auto count = static_cast<i64>(pieces.size());
   parallel(count, work / count, [&](i64 begin, i64 end, int worker) {
-    float* space = scratch(worker, kGemmScratch + kGemmRows * step + (transposed ? columns * step : 0));
+    float* space = scratch(worker, kGemmScratch + kGemmRows * step + (op.transposed ? columns * step : 0));
     float *packed = space + kGemmScratch, *turned = packed + kGemmRows * step;
     for (i64 i = begin; i < end; ++i) {
-      const auto& [part, row, rows, column, out] = pieces[static_cast<std::size_t>(i)];
-      const auto h = static_cast<i64>(part);
+      const Piece& piece = pieces[static_cast<std::size_t>(i)];
+      const i64 row = piece.row, rows = piece.rows, column = piece.column, out = piece.columns;
+      const auto h = static_cast<i64>(piece.part);
       for (i64 r = 0; r < rows; ++r) {
         kernels_.widen(packed + r * step, address(x, row + r, h), element_of(x.dtype()), k);
         std::fill(packed + r * step + k, packed + (r + 1) * step, 0.0f);
       }
       WeightRows weight{address(w, h, 0), w.stride(1) * size_of(w.dtype()), element_of(w.dtype()), nullptr, 0};
-      if (transposed) {  // the piece's columns as rows
+      if (op.transposed) {  // the piece's columns as rows
         visit_act(w, [&](auto* typed) {
           for (i64 c = 0; c < k; ++c)
             for (i64 j = 0; j < out; ++j)
@@ -158,7 +159,7 @@ void CpuBackend::run(const op::HeadMatmul& op) {
         });
         weight = {turned, step * static_cast<i64>(sizeof(float)), Element::f32, nullptr, 0};
       }
-      kernels_.gemm({packed, step, rows, k, weight, transposed ? 0 : column, out,
+      kernels_.gemm({packed, step, rows, k, weight, op.transposed ? 0 : column, out,
                      address(y, row, h) + column * size_of(y.dtype()), y.stride(0) * size_of(y.dtype()),
                      element_of(y.dtype()), space});
     }
@@ -166,9 +167,9 @@ void CpuBackend::run(const op::HeadMatmul& op) {
 }
 
 void CpuBackend::run(const op::Dequantize& op) {
-  const auto& [y, w, used] = op;
-  if (used.defined() && used.as<std::int32_t>()[0] == used.as<std::int32_t>()[1]) return;
-  const Rows out(y);
+  if (op.rows.defined() && op.rows.as<std::int32_t>()[0] == op.rows.as<std::int32_t>()[1]) return;
+  const Weight& w = op.w;
+  const Rows out(op.y);
   if (!supports(*w.format)) {  // in bands, by the format's plain form
     const i64 unit = w.format->unit(0);
     return parallel((w.out() + unit - 1) / unit, unit * w.in() * 2, [&](i64 begin, i64 end, int worker) {

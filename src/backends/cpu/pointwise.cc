@@ -61,7 +61,7 @@ void CpuBackend::run(const op::GatherRows& op) {
 }
 
 void CpuBackend::run(const op::Copy& op) {
-  const auto& [y, x] = op;
+  const Tensor &y = op.y, &x = op.x;
   if (x.numel() == 0) return;
   const i64 width = x.rank() == 0 ? 1 : x.dim(x.rank() - 1);
   parallel(x.numel() / width, width / 4 + 1, [&](i64 begin, i64 end, int) {
@@ -71,7 +71,7 @@ void CpuBackend::run(const op::Copy& op) {
 }
 
 void CpuBackend::run(const op::Add& op) {
-  const auto& [x, y] = op;
+  const Tensor &x = op.x, &y = op.y;
   const i64 n = x.numel(), pieces = (n + kPiece - 1) / kPiece;
   parallel(pieces, kPiece / 4, [&](i64 begin, i64 end, int) {
     float sum[kPiece], more[kPiece];

@@ -1,7 +1,9 @@
 // Tensors, weights and batches as the kernels' plain structs.
 #pragma once
 
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/rows/sampling.h"
 #include "ops/operations.h"
 
 namespace fathom {
@@ -43,18 +45,18 @@ inline cuda::Matrix matrix_of(const Weight& w) {
           w.in()};
 }
 
-inline cuda::Sequences sequences_of(const Batch& batch) {
+inline cuda::Sequences sequences_of(const Sequences& all) {
   cuda::Sequences s{};
-  s.positions = batch.positions.as<std::int32_t>();
-  s.seq_starts = batch.seq_starts.as<std::int32_t>();
-  s.context_lens = batch.context_lens.as<std::int32_t>();
-  s.context_starts = batch.context_starts.defined() ? batch.context_starts.as<std::int32_t>() : nullptr;
-  s.block_tables = batch.block_tables.as<std::int32_t>();
-  s.table_stride = batch.block_tables.stride(0);
-  s.count = static_cast<int>(batch.sequences());
-  s.tokens = batch.tokens();
-  s.max_context = batch.max_context;
-  s.total_context = batch.total_context;
+  s.positions = all.positions.as<std::int32_t>();
+  s.seq_starts = all.seq_starts.as<std::int32_t>();
+  s.context_lens = all.context_lens.as<std::int32_t>();
+  s.context_starts = all.context_starts.as<std::int32_t>();
+  s.block_tables = all.block_tables.as<std::int32_t>();
+  s.table_stride = all.block_tables.stride(0);
+  s.count = static_cast<int>(all.sequences());
+  s.tokens = all.tokens();
+  s.max_context = all.max_context;
+  s.total_context = all.total_context;
   return s;
 }
 

@@ -4,6 +4,8 @@
 #include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/rows/steps.h"
 
 namespace fathom {
 namespace {
@@ -34,15 +36,18 @@ bool same_kind(std::span<const Weight> ws) {
 
 }  // namespace
 
-bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
-                              std::span<const Weight> ws, GemmMode mode) {
+bool CudaBackend::try_run(const op::NormLinear& op) {
+  const std::span<const Tensor> ys = op.ys;
+  const std::span<const Weight> ws = op.ws;
+  const Tensor& x = op.x.x;
+  const GemmMode mode = op.mode;
   i64 outputs = 0;
   for (const Weight& w : ws) outputs += w.out();
-  if (wide_norm_linear(ys, x, gain, eps, ws, mode)) return true;
+  if (wide_norm_linear(op)) return true;
   if (!dense_rows(x.dim(0), outputs) || ys.size() > 3 || x.dim(0) == 0 || !same_kind(ws)) return false;
   for (const Weight& w : ws)
     if (!small_weight(w, mode)) return false;
-  cuda::SmallLinear p;
+  cuda::GemvPlan p;
   p.parts = static_cast<int>(ys.size());
   p.tokens = static_cast<int>(x.dim(0));
   for (std::size_t i = 0; i < ys.size(); ++i)
@@ -50,11 +55,11 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
   p.quantise = quantises(ws[0], mode);
   // Each block makes the rows ready: with several rows and many blocks it is cheaper to do it once.
   const bool alone = x.dim(0) > 1 && (outputs > 16384 || p.quantise);
-  if (!alone && cuda::stage_fits(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
+  if (!alone && cuda::input_fits_shared(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
     p.x = x.data();
     p.x_stride = x.stride(0);
-    p.gain = gain.as<float>();
-    p.eps = eps;
+    p.gain = op.x.norm.gain.as<float>();
+    p.eps = op.x.norm.eps;
   } else {
     void* normed = nullptr;
     CodeRows rows{};
@@ -66,15 +71,15 @@ bool CudaBackend::norm_linear(std::span<const Tensor> ys, const Tensor& x, const
     };
     carve(workspace(carve(nullptr)));
     const Tensor y(normed, DType::bf16, x.shape(), device());
-    rms_norm(y, x, gain, eps);
+    run(op::RmsNorm{y, x, op.x.norm});
     take_rows(p, y, ws[0], rows);
   }
-  linear_small(stream(), p);
+  gemv(stream(), p);
   return true;
 }
 
 // x as the input of a product: its bf16 rows, or codes that are made here.
-void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight& w, const CodeRows& rows) {
+void CudaBackend::take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows) {
   p.x = x.data();
   p.x_stride = x.stride(0);
   if (!p.quantise) return;
@@ -85,18 +90,21 @@ void CudaBackend::take_rows(cuda::SmallLinear& p, const Tensor& x, const Weight&
   p.quantise = false;
 }
 
-bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w, GemmMode mode) {
+bool CudaBackend::try_run(const op::LinearAdd& op) {
+  const Tensor &h = op.h, &x = op.x;
+  const Weight& w = op.w;
+  const GemmMode mode = op.mode;
   if (h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true)) return true;
   if (!dense_rows(x.dim(0), w.out()) || x.dim(0) == 0 || !small_weight(w, mode) || x.dtype() != DType::bf16 ||
       !aligned_rows(x))
     return false;
-  cuda::SmallLinear p;
+  cuda::GemvPlan p;
   p.part[0] = {matrix_of(w), h.data(), type_of(h.dtype()), h.stride(0)};
   p.tokens = static_cast<int>(x.dim(0));
   p.add = true;
   p.quantise = quantises(w, mode);
   // Where several rows are to be quantised, it is cheaper to do it once than in each block.
-  if (p.quantise && x.dim(0) == 1 && cuda::stage_fits(1, x.dim(1))) {
+  if (p.quantise && x.dim(0) == 1 && cuda::input_fits_shared(1, x.dim(1))) {
     p.x = x.data();
     p.x_stride = x.stride(0);
   } else {
@@ -109,20 +117,22 @@ bool CudaBackend::linear_add_(const Tensor& h, const Tensor& x, const Weight& w,
     if (p.quantise) carve(workspace(carve(nullptr)));
     take_rows(p, x, w, rows);
   }
-  linear_small(stream(), p);
+  gemv(stream(), p);
   return true;
 }
 
-bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tensor& kv_pe, const LatentAttention& args,
-                                   const CacheLayer& cache, const Batch& batch) {
+bool CudaBackend::try_run(const op::LatentAttention& op) {
+  const Tensor &o = op.o, &q = op.q, &kv_pe = op.kv_pe;
+  const LatentAttention& args = op.args;
+  const CacheLayer& cache = op.cache;
+  const Sequences& sequences = op.sequences;
   // Decode: each token is the only one of its sequence.
-  const bool few = q.dim(0) == batch.sequences() ? fused_rows(q.dim(0)) : small_rows(q.dim(0));
-  if (!few) return prompt_attention(o, q, kv_pe, args, cache, batch);
-  if (!latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
+  const bool few = q.dim(0) == sequences.sequences() ? fused_rows(q.dim(0)) : small_rows(q.dim(0));
+  if (!few || !latent_fits(q, cache) || kv_pe.dtype() != DType::bf16 || o.dtype() != DType::bf16 ||
       args.wk_b.dtype() != DType::bf16 || args.wk_b.dim(2) % 8 != 0 || q.dim(2) % 8 != 0 || !aligned_rows(kv_pe))
     return false;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = cache.kv_lora_rank, nope = args.wk_b.dim(2);
-  cuda::SmallMla p = latent_of(batch, cache, heads, args.scale);
+  cuda::MlaArgs p = latent_of(sequences, cache, heads, args.scale);
   const auto carve = [&](void* base) {
     Carver carver(base);
     auto* q_c = carver.take<bf16_bits>(tokens * heads * c);
@@ -138,10 +148,10 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
   p.q_stride = q.stride(0);
   p.kv_pe = kv_pe.data();
   p.kv_stride = kv_pe.stride(0);
-  p.gain = args.kv_norm.as<float>();
-  p.eps = args.eps;
+  p.gain = args.kv_norm.gain.as<float>();
+  p.eps = args.kv_norm.eps;
   p.freqs = args.freqs.as<float>();
-  p.slots = batch.slots.as<std::int32_t>();
+  p.slots = sequences.slots.as<std::int32_t>();
   p.wk_b.data = args.wk_b.data();
   p.q_c_stride = heads * c;
   p.q_c_head = c;
@@ -159,64 +169,67 @@ bool CudaBackend::latent_attention(const Tensor& o, const Tensor& q, const Tenso
     return true;
   }
   cuda::mla_combine(stream(), p);
-  head_matmul(o, Tensor(p.o_c, DType::bf16, {tokens, heads, c}, device()), args.wv_b);
+  run(op::HeadMatmul{o, Tensor(p.o_c, DType::bf16, {tokens, heads, c}, device()), args.wv_b});
   return true;
 }
 
-bool CudaBackend::experts_add_(const Tensor& h, const ExpertsLayer& layer, GemmMode mode) {
-  const i64 tokens = h.dim(0), dim = h.dim(1), experts = layer.w1.data.dim(0), top_k = layer.route.top_k;
-  const Weight all[] = {layer.w1, layer.w2, layer.w3, layer.shared_w1, layer.shared_w2, layer.shared_w3};
-  if (!fused_rows(tokens) || !same_kind(all) || layer.gate.format != &kBf16 || layer.gate.out() != experts ||
+bool CudaBackend::try_run(const op::ExpertsAdd& op) {
+  const Tensor& h = op.h;
+  const auto& [gate, routed, first, shared_experts] = op.layer;
+  const GemmMode mode = op.mode;
+  const i64 tokens = h.dim(0), dim = h.dim(1), experts = op.layer.n_local(), top_k = gate.route.top_k;
+  const Weight all[] = {routed.w1, routed.w2, routed.w3, shared_experts.w1, shared_experts.w2, shared_experts.w3};
+  if (!fused_rows(tokens) || !same_kind(all) || gate.weight.format != &kBf16 || gate.weight.out() != experts ||
       experts > 1024 || top_k > experts || dim % 8 != 0)
     return false;
   for (const Weight& w : all)
     if (!small_weight(w, mode)) return false;
-  cuda::SmallMoe p;
+  cuda::MoeArgs p;
   p.tokens = static_cast<int>(tokens);
-  p.quantise = quantises(layer.w1, mode);
-  p.gate = matrix_of(layer.gate);
-  route_args(p.route, layer.bias, layer.route, tokens, experts);
+  p.quantise = quantises(routed.w1, mode);
+  p.gate = matrix_of(gate.weight);
+  route_args(p.route, gate.bias, gate.route, tokens, experts);
   p.route.logits_stride = experts;
   p.counter = counter();
-  p.w1 = matrix_of(layer.w1), p.w2 = matrix_of(layer.w2), p.w3 = matrix_of(layer.w3);
-  p.shared_w1 = matrix_of(layer.shared_w1), p.shared_w2 = matrix_of(layer.shared_w2);
-  p.shared_w3 = matrix_of(layer.shared_w3);
-  p.eps = layer.eps;
+  p.w1 = matrix_of(routed.w1), p.w2 = matrix_of(routed.w2), p.w3 = matrix_of(routed.w3);
+  p.shared_w1 = matrix_of(shared_experts.w1), p.shared_w2 = matrix_of(shared_experts.w2);
+  p.shared_w3 = matrix_of(shared_experts.w3);
+  p.eps = op.norm.eps;
   p.y = h.as<float>();
   p.y_stride = h.stride(0);
   const bool merged = tokens <= 8 && tokens * top_k <= 64;
   carve_experts(p, merged);
-  if (tokens <= 8 && cuda::stage_fits(tokens, dim) && aligned_rows(h)) {
+  if (tokens <= 8 && cuda::input_fits_shared(tokens, dim) && aligned_rows(h)) {
     p.x = h.data();
     p.x_stride = h.stride(0);
-    p.gain = layer.norm.as<float>();
+    p.gain = op.norm.gain.as<float>();
   } else {
     const Tensor x(p.normed, DType::bf16, h.shape(), device());
-    rms_norm(x, h, layer.norm, layer.eps);
+    run(op::RmsNorm{x, h, op.norm});
     if (p.quantise) cuda::quantize(stream(), p.x_codes.data, p.x_codes.scale, array_of(x), p.w1.power_of_two);
     p.x = p.normed;
     p.x_stride = dim;
   }
-  run_experts(p, layer.w1.format->has_scale());
+  run_experts(p, routed.w1.format->has_scale());
   if (merged) return true;
-  cuda::SmallLinear shared;
+  cuda::GemvPlan shared;
   shared.part[0] = {p.shared_w2, p.y, cuda::Type::f32, p.y_stride};
   shared.tokens = p.tokens;
   shared.x = p.quantise ? static_cast<const void*>(p.shared_codes.data) : p.shared_hidden;
   shared.x_scale = p.shared_codes.scale;
   shared.x_stride = p.shared_w2.in;
   shared.add = true;
-  if (p.shared_w2.out > 0 && !few_shared(p)) linear_small(stream(), shared);
+  if (p.shared_w2.out > 0 && !few_shared(p)) gemv(stream(), shared);
   cuda::combine_add(stream(), p);
   return true;
 }
 
 // The buffers between the kernels of experts_add_.
-void CudaBackend::carve_experts(cuda::SmallMoe& p, bool merged) {
+void CudaBackend::carve_experts(cuda::MoeArgs& p, bool merged) {
   const i64 tokens = p.tokens, top_k = p.route.top_k, dim = p.gate.in, choices = tokens * top_k;
   const auto codes = [](Carver& carver, i64 rows, i64 width) {
     const CodeRows all = carver.code_rows(rows, width);
-    return cuda::SmallMoe::Codes{all.codes, all.scales};
+    return cuda::MoeArgs::Codes{all.codes, all.scales};
   };
   const auto carve = [&](void* base) {
     Carver carver(base);
@@ -228,20 +241,20 @@ void CudaBackend::carve_experts(cuda::SmallMoe& p, bool merged) {
     p.normed = carver.take<bf16_bits>(tokens * dim);
     if (!merged) p.rows = carver.take<float>(choices * dim);
     if (!cuda::routes_in_place(p)) {
-      p.experts = carver.take<cuda::SmallMoe::Expert>(cuda::most_chosen(p));
+      p.experts = carver.take<cuda::MoeArgs::Expert>(cuda::most_chosen(p));
       p.choices = carver.take<std::int32_t>(choices);
     }
     if (!p.quantise) return carver.used();
     p.x_codes = codes(carver, tokens, dim);
     p.shared_codes = codes(carver, tokens, p.shared_w2.in);
-    if (!merged || tokens > 1 || !cuda::stage_fits(1, top_k * p.w2.in + p.shared_w2.in))
+    if (!merged || tokens > 1 || !cuda::input_fits_shared(1, top_k * p.w2.in + p.shared_w2.in))
       p.hidden_codes = codes(carver, choices, p.w2.in);
     return carver.used();
   };
   carve(workspace(carve(nullptr)));
 }
 
-void CudaBackend::run_experts(cuda::SmallMoe& p, bool fp8) {
+void CudaBackend::run_experts(cuda::MoeArgs& p, bool fp8) {
   const cudaStream_t s = stream();
   fp8 ? cuda::moe_gate_fp8(s, p) : cuda::moe_gate_bf16(s, p);
   if (p.tokens > 8) cuda::moe_route(s, p);
@@ -252,28 +265,28 @@ void CudaBackend::run_experts(cuda::SmallMoe& p, bool fp8) {
   fp8 ? cuda::moe_down_fp8(s, p) : cuda::moe_down_bf16(s, p);
 }
 
-bool CudaBackend::advance(const Batch& batch, const Tensor& drawn, const Tensor& step, const Tensor& log,
-                          i64 block_size) {
+bool CudaBackend::try_run(const op::Advance& op) {
+  const Sequences& all = op.batch.runs.front();
   cuda::Advance a{};
-  a.ids = batch.ids.as<std::int32_t>();
-  a.positions = batch.positions.as<std::int32_t>();
-  a.slots = batch.slots.as<std::int32_t>();
-  a.context_lens = batch.context_lens.as<std::int32_t>();
-  a.block_tables = batch.block_tables.as<std::int32_t>();
-  a.table_stride = batch.block_tables.stride(0);
-  a.table_width = static_cast<int>(batch.block_tables.dim(1));
-  a.block_size = static_cast<int>(block_size);
-  a.drawn = drawn.as<std::int32_t>();
-  a.step = step.as<i64>();
-  a.log = log.as<std::int32_t>();
-  a.log_rows = static_cast<int>(log.dim(0) - 1);
-  a.count = static_cast<int>(batch.tokens());
+  a.ids = op.batch.ids.as<std::int32_t>();
+  a.positions = all.positions.as<std::int32_t>();
+  a.slots = all.slots.as<std::int32_t>();
+  a.context_lens = all.context_lens.as<std::int32_t>();
+  a.block_tables = all.block_tables.as<std::int32_t>();
+  a.table_stride = all.block_tables.stride(0);
+  a.table_width = static_cast<int>(all.block_tables.dim(1));
+  a.block_size = static_cast<int>(op.block_size);
+  a.drawn = op.drawn.as<std::int32_t>();
+  a.step = op.step.as<i64>();
+  a.log = op.log.as<std::int32_t>();
+  a.log_rows = static_cast<int>(op.log.dim(0) - 1);
+  a.count = static_cast<int>(op.batch.tokens());
   cuda::advance(stream(), a);
   return true;
 }
 
-bool CudaBackend::fill_random(const Tensor& x, std::uint64_t seed) {
-  cuda::fill_random(stream(), array_of(x), seed);
+bool CudaBackend::try_run(const op::FillRandom& op) {
+  cuda::fill_random(stream(), array_of(op.x), op.seed);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cuda/arrays.h"
+#include "kernels/cuda/moe/moe.h"
 #include "quant/fp8_block.h"
 
 namespace fathom {
@@ -37,8 +38,8 @@ inline bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
   return true;
 }
 
-inline void linear_small(cudaStream_t s, const cuda::SmallLinear& p) {
-  p.part[0].w.type == cuda::Type::e4m3 ? cuda::linear_small_fp8(s, p) : cuda::linear_small_bf16(s, p);
+inline void gemv(cudaStream_t s, const cuda::GemvPlan& p) {
+  p.part[0].w.type == cuda::Type::e4m3 ? cuda::gemv_fp8(s, p) : cuda::gemv_bf16(s, p);
 }
 
 // The published latent width in bf16.
@@ -55,7 +56,7 @@ inline int splits_of(i64 blocks, i64 longest) {
   const i64 tiles = std::max<i64>((longest + kTile - 1) / kTile, 1);
   double least = 1e30;
   i64 best = 1;
-  for (i64 s = 1; s <= std::min<i64>(tiles, cuda::SmallMla::kMostSplits); ++s) {
+  for (i64 s = 1; s <= std::min<i64>(tiles, cuda::MlaArgs::kMostSplits); ++s) {
     const i64 each = (tiles + s - 1) / s, at_once = each == 1 ? kProcessors * 3 / 2 : kProcessors;
     const auto written = static_cast<double>(blocks * s) / kProcessors;
     const double rounds = static_cast<double>((blocks * s + at_once - 1) / at_once * each);
@@ -65,14 +66,14 @@ inline int splits_of(i64 blocks, i64 longest) {
   return static_cast<int>(best);
 }
 
-inline cuda::SmallMla latent_of(const Batch& batch, const CacheLayer& cache, i64 heads, float scale) {
-  cuda::SmallMla p;
-  p.tokens = static_cast<int>(batch.tokens());
+inline cuda::MlaArgs latent_of(const Sequences& sequences, const CacheLayer& cache, i64 heads, float scale) {
+  cuda::MlaArgs p;
+  p.tokens = static_cast<int>(sequences.tokens());
   p.heads = static_cast<int>(heads);
   p.cache = cache_of(cache);
-  p.seqs = sequences_of(batch);
+  p.seqs = sequences_of(sequences);
   p.scale = scale;
-  p.splits = splits_of(batch.tokens() * ((heads + 15) / 16), batch.max_context);
+  p.splits = splits_of(sequences.tokens() * ((heads + 15) / 16), sequences.max_context);
   return p;
 }
 

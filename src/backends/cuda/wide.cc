@@ -3,7 +3,8 @@
 #include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/small.h"
-#include "kernels/cuda/hopper_few_plan.h"
+#include "kernels/cuda/rows/rows.h"
+#include "kernels/cuda/sm90/splitk_plan.h"
 
 namespace fathom {
 namespace {
@@ -20,7 +21,7 @@ bool wide_product(cuda::WideProduct& p, const Tensor& y, const Tensor& x, const 
   p.y_stride = y.stride(0);
   p.rows = x.dim(0);
   p.offsets = offsets.defined() ? offsets.as<std::int32_t>() : nullptr;
-  return cuda::wide_fits(p);
+  return cuda::gemm_fits(p);
 }
 
 void take_codes(cuda::WideProduct& p, const Tensor& x, const CodeRows& rows) {
@@ -31,12 +32,12 @@ void take_codes(cuda::WideProduct& p, const Tensor& x, const CodeRows& rows) {
 }
 
 void quantize_rows(cudaStream_t s, const CodeRows& rows, const Tensor& x, const Weight& w) {
-  cuda::quantize_wide(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two());
+  cuda::quantize_by_column(s, rows.codes, rows.scales, rows.stride, array_of(x), w.format->power_of_two());
 }
 
 bool few_products(const std::vector<cuda::WideProduct>& all) {
   const int count = static_cast<int>(all.size());
-  return cuda::few_fits(all.data(), count) && cuda::few_pays(cuda::few_shape(all.data(), count));
+  return cuda::splitk_fits(all.data(), count) && cuda::splitk_pays(cuda::splitk_shape(all.data(), count));
 }
 
 // Whether the kernels of small.h are left what these products are.
@@ -52,10 +53,10 @@ bool left_to_small(const std::vector<cuda::WideProduct>& all) {
 void CudaBackend::run_products(const std::vector<cuda::WideProduct>& all) {
   if (few_products(all)) {
     const int count = static_cast<int>(all.size());
-    const cuda::FewChoice choice = cuda::few_choice(cuda::few_shape(all.data(), count), hopper_.multiprocessors);
-    return cuda::few(stream(), hopper_, all.data(), count, choice);
+    const cuda::SplitK choice = cuda::choose_splitk(cuda::splitk_shape(all.data(), count), hopper_.multiprocessors);
+    return cuda::splitk_run(stream(), hopper_, all.data(), count, choice);
   }
-  for (const cuda::WideProduct& p : all) cuda::wide(stream(), hopper_, p);
+  for (const cuda::WideProduct& p : all) cuda::gemm_run(stream(), hopper_, p);
 }
 
 bool CudaBackend::wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode,
@@ -75,33 +76,34 @@ bool CudaBackend::wide_linear(const Tensor& y, const Tensor& x, const Weight& w,
   return true;
 }
 
-bool CudaBackend::wide_norm_linear(std::span<const Tensor> ys, const Tensor& x, const Tensor& gain, float eps,
-                                   std::span<const Weight> ws, GemmMode mode) {
+bool CudaBackend::wide_norm_linear(const op::NormLinear& op) {
+  const std::span<const Weight> ws = op.ws;
+  const Tensor& x = op.x.x;
   if (hopper_.encode == nullptr || x.dim(0) == 0) return false;
   const i64 bytes = aligned(x.numel() * 2);
   Tensor normed(nullptr, DType::bf16, x.shape(), device());
   bool codes = false;
   for (const Weight& w : ws) {
     if (w.format != ws[0].format) return false;
-    codes = codes || quantises(w, mode, normed);
+    codes = codes || quantises(w, op.mode, normed);
   }
   auto* scratch = static_cast<std::byte*>(workspace(static_cast<std::size_t>(bytes + (codes ? code_bytes(x) : 0))));
   normed = Tensor(scratch, DType::bf16, x.shape(), device());
   const auto rows = CodeRows::by_column(scratch + bytes, x.dim(0), x.dim(1));
   std::vector<cuda::WideProduct> all(ws.size());
   for (std::size_t i = 0; i < ws.size(); ++i) {
-    if (!wide_product(all[i], ys[i], normed, ws[i], {})) return false;
+    if (!wide_product(all[i], op.ys[i], normed, ws[i], {})) return false;
     if (codes) take_codes(all[i], normed, rows);
   }
   if (left_to_small(all)) return false;
-  rms_norm(normed, x, gain, eps);
+  run(op::RmsNorm{normed, x, op.x.norm});
   if (codes) quantize_rows(stream(), rows, normed, ws[0]);
   run_products(all);
   return true;
 }
 
 // The shared experts' second product of a few dozen tokens; for more it made the experts of 671B slower.
-bool CudaBackend::few_shared(const cuda::SmallMoe& p) {
+bool CudaBackend::few_shared(const cuda::MoeArgs& p) {
   if (hopper_.encode == nullptr || p.quantise || !small_rows(p.tokens)) return false;
   std::vector<cuda::WideProduct> all(1);
   all[0].x = p.shared_hidden;
@@ -117,8 +119,8 @@ bool CudaBackend::few_shared(const cuda::SmallMoe& p) {
   return true;
 }
 
-bool CudaBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight& w1, const Weight& w3,
-                                 const Tensor& offsets, GemmMode mode) {
+bool CudaBackend::try_run(const op::GroupedSwiGlu& op) {
+  const auto& [y, x, w1, w3, offsets, mode] = op;
   cuda::WideProduct gate, up;
   if (hopper_.encode == nullptr || w1.format != w3.format || y.dtype() != DType::bf16) return false;
   const bool codes = quantises(w1, mode, x);
@@ -132,9 +134,9 @@ bool CudaBackend::grouped_swiglu(const Tensor& y, const Tensor& x, const Weight&
     take_codes(gate, x, rows);
     take_codes(up, x, rows);
   }
-  cuda::wide(stream(), hopper_, gate);
-  cuda::wide(stream(), hopper_, up);
-  silu_mul(y, y, other);
+  cuda::gemm_run(stream(), hopper_, gate);
+  cuda::gemm_run(stream(), hopper_, up);
+  run(op::SiluMul{y, y, other});
   return true;
 }
 

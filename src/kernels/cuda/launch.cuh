@@ -5,6 +5,18 @@
 
 namespace fathom::cuda {
 
+// Programmatic dependent launch: the next kernel may start its prologue; this one waits for the results of the last.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Enqueues kernel(args...). It must call wait_for_previous() before it reads what earlier kernels wrote or writes
 // anything.
 template <typename... Params, typename... Args>

@@ -1,0 +1,15 @@
+#include "base/bytes_text.h"
+
+#include <iterator>
+
+namespace fathom {
+
+std::string bytes_text(i64 bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(kUnits)) value /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 99.5 ? 1 : 0, kUnits[unit]);
+}
+
+}  // namespace fathom

@@ -1,0 +1,25 @@
+// Drawing tokens from logits.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/array.h"
+
+namespace fathom::cuda {
+
+struct Sampling {
+  std::int32_t* ids;    // [N]
+  const float* logits;  // [N, vocab]
+  i64 logits_stride;
+  int rows, vocab;
+  const float *temperature, *top_p, *min_p, *penalty;  // [N]
+  const std::int32_t* top_k;                           // [N]
+  const std::int64_t *seed, *step;                     // [N]
+  const std::uint8_t* seen;                            // [N, seen_stride] or null
+  i64 seen_stride;
+};
+void sample(cudaStream_t s, const Sampling& args);
+// ids[i] = -1 where row i of logits holds NaN or infinity (finite.cu)
+void mark_not_finite(cudaStream_t s, const Sampling& args);
+
+}  // namespace fathom::cuda

@@ -1,0 +1,15 @@
+// The kernels of gemm.cuh, each compiled in a file of its own.
+#pragma once
+
+#include "kernels/cuda/sm90/gemm_scheduler.cuh"
+#include "kernels/cuda/sm90/tile_map.h"
+
+namespace fathom::cuda {
+
+void gemm_bf16(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
+void gemm_bf16_single(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
+void gemm_transposed(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
+void gemm_mixed(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
+void gemm_fp8(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
+
+}  // namespace fathom::cuda

@@ -1,0 +1,10 @@
+// Products of a few dozen rows: e4m3 weights, bf16 rows.
+#include "kernels/cuda/sm90/splitk.cuh"
+
+namespace fathom::cuda {
+
+void splitk_mixed(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
+  dispatch_splitk<Kind::mixed>(s, maps, p, c);
+}
+
+}  // namespace fathom::cuda

@@ -1,0 +1,206 @@
+#include "rewrite/plans.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "checkpoint/json_text.h"
+#include "model/manifest.h"
+#include "model/source.h"
+
+namespace fathom {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kConfigFile = "config.json";
+constexpr i64 kMaxConfigBytes = 16 << 20;
+
+std::string plural(i64 n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
+RewritePlan start(const char* kind, const Source& source, const fs::path& from, const fs::path& to) {
+  RewritePlan plan;
+  plan.kind = kind;
+  plan.source = from;
+  plan.target = to;
+  for (const auto& file : source.files->files()) plan.source_files.push_back(file->path().filename().string());
+  return plan;
+}
+
+// Regular files of the folder for which `wanted(name)`, sorted.
+template <typename Wanted>
+std::vector<std::string> files_of(const fs::path& folder, Wanted&& wanted) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_regular_file() && wanted(name)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// What stands beside the weights and goes along unchanged.
+bool is_companion(const std::string& name) {
+  constexpr std::array kOthers = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".incomplete", ".lock"};
+  const bool other = std::any_of(kOthers.begin(), kOthers.end(), [&](const char* end) { return name.ends_with(end); });
+  return !other && !name.starts_with('.') && name.find(".partial") == std::string::npos && name != kIndexFile &&
+         name != kManifestFile && name != kConfigFile;
+}
+
+// The stored tensor of an entry, checked against the configuration.
+const TensorInfo& locate(const Source& source, const ManifestEntry& entry) {
+  const TensorInfo& full = entry.full;
+  const std::string directory = source.files->description();
+  const TensorInfo* stored = source.stored->of_reference(full.name);
+  const std::string name = stored != nullptr ? stored->name : hf_name(full.name).value_or(full.name);
+  CHECK(stored != nullptr, "{} has no tensor {} ({} {})", directory, name, name_of(full.dtype), to_string(full.shape));
+  CHECK(stored->shape == full.shape, "{}: tensor {} has shape {}, the configuration says {}", directory, name,
+        to_string(stored->shape), to_string(full.shape));
+  const auto plain = [](DType dtype) { return dtype == DType::bf16 || dtype == DType::f32; };
+  const DType read = source.files->find(full.name)->dtype;  // scales are read as float32 whatever they are stored as
+  const bool fits = read == full.dtype || (plain(read) && plain(full.dtype));
+  CHECK(fits, "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
+        directory, name, name_of(stored->dtype), name_of(full.dtype));
+  return *stored;
+}
+
+void note_left_out(RewritePlan& plan, const Source& source, i64 mtp_layers_skipped) {
+  if (mtp_layers_skipped > 0)
+    plan.notes.push_back(fmt::format("MTP layer{} {} not converted, as in the reference (--mtp keeps it)",
+                                     mtp_layers_skipped == 1 ? "" : "s", source.args.n_layers));
+  const auto& strays = source.files->untranslated();
+  if (!strays.empty())
+    plan.notes.push_back(fmt::format("left out: {} that the model does not have, first {}",
+                                     plural(static_cast<i64>(strays.size()), "tensor"), strays.front()));
+}
+
+Json read_config(const fs::path& from) {
+  const fs::path path = from / kConfigFile;
+  CHECK(fs::exists(path), "{} does not exist", path.string());
+  const std::string text = read_file(path, kMaxConfigBytes);
+  parse_json(text, path.string());  // with its checks; the other form keeps the order
+  Json config = Json::parse(text);
+  CHECK(config.is_object(), "{} holds no JSON object", path.string());
+  return config;
+}
+
+// One output for each file of the source, in order.
+std::vector<OutputFile> outputs_like(const Source& source) {
+  std::vector<OutputFile> outputs;
+  for (const auto& file : source.files->files()) outputs.push_back({file->path().filename().string(), {}, 0});
+  return outputs;
+}
+
+OutputFile& output_named(std::vector<OutputFile>& outputs, const std::string& name) {
+  return *std::find_if(outputs.begin(), outputs.end(), [&](const OutputFile& output) { return output.name == name; });
+}
+
+void finish_hf(RewritePlan& plan, std::vector<OutputFile> outputs, const Json& config) {
+  std::erase_if(outputs, [](const OutputFile& output) { return output.items.empty(); });
+  plan.outputs = std::move(outputs);
+  nlohmann::json map;  // sorted by name
+  for (const OutputFile& output : plan.outputs)
+    for (const StreamItem& item : output.items) map[item.stored_name] = output.name;
+  Json index;
+  index["metadata"]["total_size"] = plan.bytes();
+  index["weight_map"] = map;
+  plan.texts[std::string(kIndexFile)] = index.dump(2) + "\n";
+  plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
+  plan.copies = files_of(plan.source, is_companion);
+}
+
+}  // namespace
+
+Source open_source(const fs::path& directory) {
+  CHECK(fs::exists(directory), "{} does not exist", directory.string());
+  CHECK(fs::is_directory(directory), "{} is a file; name the directory of the checkpoint", directory.string());
+  Source source;
+  source.args = load_model_args_of(directory);
+  open_checkpoint(directory, 0, std::max(1, sharded_sizes(directory).empty() ? 1 : sharded_sizes(directory).front()));
+  CHECK(fs::exists(directory / kIndexFile) || sharded_sizes(directory).empty(),
+        "{} is converted already; a Hugging Face directory is needed", directory.string());
+  source.files = open_hf_directory(directory);
+  source.stored = std::make_unique<StoredCheckpoint>(*source.files);
+  learn_from_weights(source.args, *source.files);
+  return source;
+}
+
+OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, int ranks, bool mtp) {
+  OwnedPlan owned{open_source(from), nullptr, {}};
+  ModelArgs& args = owned.source.args;
+  CHECK(n_experts == 0 || n_experts == args.n_routed_experts, "--n-experts {}: {} has {} routed experts", n_experts,
+        from.string(), args.n_routed_experts);
+  args.validate_world_size(ranks);
+  RewritePlan& plan = owned.plan = start("convert", owned.source, from, to);
+  plan.options = {{"model_parallel", std::to_string(ranks)}, {"mtp", mtp ? "true" : "false"}};
+  plan.checkpoint = owned.source.stored.get();
+  for (int rank = 0; rank < ranks; ++rank) {
+    OutputFile& file = plan.outputs.emplace_back();
+    file.name = fmt::format("model{}-mp{}.safetensors", rank, ranks);
+    for (const ManifestEntry& entry : manifest(args, rank, ranks, mtp, owned.source.files.get()))
+      plan.add(file, entry.full.name, locate(owned.source, entry), entry.slice);
+  }
+  note_left_out(plan, owned.source, mtp ? 0 : args.n_mtp_layers);
+  plan.copies = files_of(from, [](const std::string& name) {
+    return (name.find("token") != std::string::npos && is_companion(name)) || name == "generation_config.json" ||
+           name == "chat_template.jinja" || name == kConfigFile;
+  });
+  if (!mtp) args.n_mtp_layers = 0;
+  plan.texts["args.json"] = to_json(args).dump(2) + "\n";
+  return owned;
+}
+
+OwnedPlan plan_cast(const fs::path& from, const fs::path& to, bool allow_missing_scale) {
+  OwnedPlan owned{open_source(from), nullptr, {}};
+  Json config = read_config(from);
+  auto view = std::make_unique<CastCheckpoint>(*owned.source.stored, allow_missing_scale);
+  RewritePlan& plan = owned.plan = start("fp8-cast-bf16", owned.source, from, to);
+  plan.options = {{"allow_missing_scale", allow_missing_scale ? "true" : "false"}};
+  plan.checkpoint = view.get();
+  std::vector<OutputFile> outputs = outputs_like(owned.source);
+  for (const TensorInfo& info : view->tensors())
+    plan.add(output_named(outputs, owned.source.stored->file_of(*owned.source.stored->find(info.name))), info.name,
+             info, {});
+  for (const std::string& name : view->unscaled())
+    plan.notes.push_back(fmt::format("Warning: Missing scale_inv tensor for {}, skipping conversion", shown(name)));
+  if (view->unscaled().empty()) config.erase("quantization_config");
+  finish_hf(plan, std::move(outputs), config);
+  owned.view = std::move(view);
+  return owned;
+}
+
+OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_two_scales) {
+  OwnedPlan owned{open_source(from), nullptr, {}};
+  const Source& source = owned.source;
+  Json config = read_config(from);
+  CHECK(!config.contains("quantization_config") || config["quantization_config"].is_null(),
+        "{} is quantised already (quantization_config)", from.string());
+  ModelArgs args = source.args;
+  for (const ManifestEntry& entry : manifest(args, 0, 1, true)) locate(source, entry);
+  args.dtype = "fp8";
+  args.scale_fmt = power_of_two_scales ? "ue8m0" : "";
+  std::unordered_set<std::string> matrices;
+  for (const ManifestEntry& entry : manifest(args, 0, 1, true))
+    if (entry.format != nullptr && entry.format->has_scale())
+      matrices.insert(source.stored->of_reference(entry.full.name)->name);
+  auto view = std::make_unique<QuantizedCheckpoint>(*source.stored, matrices, power_of_two_scales);
+  RewritePlan& plan = owned.plan = start("quantize", source, from, to);
+  plan.options = {{"format", power_of_two_scales ? "fp8-ue8m0" : "fp8"}};
+  plan.checkpoint = view.get();
+  std::vector<OutputFile> outputs = outputs_like(source);
+  for (const TensorInfo& info : view->tensors()) {
+    const TensorInfo* matrix = view->matrix_of_scale(info);
+    const TensorInfo& stored = matrix != nullptr ? *matrix : *source.stored->find(info.name);
+    plan.add(output_named(outputs, source.stored->file_of(stored)), info.name, info, {}, matrix != nullptr);
+  }
+  config["quantization_config"] = to_hf_config(args)["quantization_config"];
+  finish_hf(plan, std::move(outputs), config);
+  owned.view = std::move(view);
+  return owned;
+}
+
+}  // namespace fathom

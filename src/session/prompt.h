@@ -1,0 +1,48 @@
+// Messages to token ids: the model's chat template, then its tokenizer.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/token_id.h"
+#include "text/chat/output_parser.h"
+#include "text/chat/template.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace fathom {
+
+struct Message {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+};
+
+class PromptBuilder {
+ public:
+  // The tokenizer outlives the builder. Without `allow_special`, text of messages never becomes a special token,
+  // whatever it spells.
+  PromptBuilder(const Tokenizer& tokenizer, ChatTemplate chat_template, bool allow_special)
+      : tokenizer_(tokenizer), template_(std::move(chat_template)), allow_special_(allow_special) {}
+
+  // The prompt that asks for the next answer; begins with exactly one BOS where the model has one.
+  std::vector<TokenId> build(const std::vector<Message>& messages) const;
+  // How the template has the answer to them mark reasoning and tool calls.
+  OutputFormat output_format(const std::vector<Message>& messages) const;
+
+ private:
+  // Text, then a special token if there is one.
+  struct Part {
+    std::string text;
+    TokenId special = -1;
+  };
+  std::vector<TokenId> encode(const std::vector<TextPiece>& pieces) const;
+  std::vector<TokenId> added_ids(const std::string& text) const;
+  void cut(std::string_view text, const std::vector<TokenId>& added, std::vector<Part>& parts) const;
+
+  const Tokenizer& tokenizer_;
+  ChatTemplate template_;
+  bool allow_special_;
+};
+
+}  // namespace fathom
