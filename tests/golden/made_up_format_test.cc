@@ -210,7 +210,8 @@ TEST_P(MadeUpFormat, LogitsAreThoseOfTheDequantisedWeights) {
 
 TEST_P(MadeUpFormat, MemoryIsCountedBeforeAnythingIsLoaded) {
   const SixBitView packed(*bf16_, chosen, false), numbers(*bf16_, chosen, true);
-  const RunnerOptions options{.max_tokens = 32, .max_sequences = 1, .max_seq_len = 64, .compute = {.attn = AttnImpl::naive}};
+  const RunnerOptions options{
+      .max_tokens = 32, .max_sequences = 1, .max_seq_len = 64, .compute = {.attn = AttnImpl::naive}};
   const auto need = [&](const Checkpoint& checkpoint) {
     return measure_memory(args_, options, WeightStore(checkpoint, *backend_, 0, 1, false));
   };
