@@ -30,6 +30,14 @@ std::unique_ptr<Backend> best_device(int threads, std::string& choice) {
 
 }  // namespace
 
+std::vector<std::string> usable_devices() {
+  std::vector<std::string> names;
+  std::string description;
+  for (const DeviceRow& row : device_table())
+    if (row.usable(description)) names.emplace_back(row.name);
+  return names;
+}
+
 std::string known_devices() {
   std::string known = "auto";
   for (const DeviceRow& row : device_table()) known += fmt::format(", {}", row.name);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ops/backend.h"
 
@@ -13,6 +14,9 @@ namespace fathom {
 // CPU threads, 0 takes one a physical core. `choice`, if given, receives what was taken and why, in one line. Throws
 // Error for an unknown or unusable device.
 std::unique_ptr<Backend> create_backend(const std::string& device, int threads, std::string* choice = nullptr);
+
+// The names of this build's devices that work here.
+std::vector<std::string> usable_devices();
 
 // The devices of this build: "auto, cpu" or "auto, cuda, cpu, cuda-portable".
 std::string known_devices();

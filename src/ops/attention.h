@@ -38,6 +38,10 @@ struct Sequences {
 
   i64 tokens() const { return positions.dim(0); }
   i64 sequences() const { return context_lens.dim(0); }
+  template <typename F>
+  void each(F&& f) {
+    f(positions), f(slots), f(seq_starts), f(context_lens), f(context_starts), f(block_tables);
+  }
 };
 
 // What attention over the latent cache needs besides queries, keys and sequences. Either wkv_b is given, or its two
@@ -58,7 +62,10 @@ namespace op {
 struct Rope {
   Tensor x, freqs, positions;
   static constexpr const char* kName = "rope_";
-  std::array<Tensor, 3> operands() const { return {x, freqs, positions}; }
+  template <typename F>
+  void each(F&& f) {
+    f(x), f(freqs), f(positions);
+  }
 };
 
 // Writes kv [T, kv_lora_rank] and k_pe [T, rope] (both strided, act) into the cache rows slots [T].
@@ -66,7 +73,10 @@ struct StoreLatent {
   CacheLayer cache;
   Tensor kv, k_pe, slots;
   static constexpr const char* kName = "store_latent";
-  std::array<Tensor, 4> operands() const { return {cache.latent, kv, k_pe, slots}; }
+  template <typename F>
+  void each(F&& f) {
+    f(cache.latent), f(kv), f(k_pe), f(slots);
+  }
 };
 
 // o [T, H, c] = softmax(scale * (q_c . latent + q_pe . key)) latent over the token's sequence up to its own position.
@@ -74,29 +84,38 @@ struct StoreLatent {
 struct AttendLatent {
   Tensor o, q_c, q_pe;
   CacheLayer cache;
-  const Sequences& sequences;
+  Sequences sequences;
   float scale = 1;
   static constexpr const char* kName = "attend_latent";
-  std::array<Tensor, 4> operands() const { return {o, q_c, q_pe, cache.latent}; }
+  template <typename F>
+  void each(F&& f) {
+    f(o), f(q_c), f(q_pe), f(cache.latent), sequences.each(f);
+  }
 };
 
 // y [total_context, width] = the cached rows of all sequences, one after another.
 struct GatherLatent {
   Tensor y;
   CacheLayer cache;
-  const Sequences& sequences;
+  Sequences sequences;
   static constexpr const char* kName = "gather_latent";
-  std::array<Tensor, 2> operands() const { return {y, cache.latent}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(cache.latent), sequences.each(f);
+  }
 };
 
 // o [T, H, v] = softmax(scale * q . k) v. q [T, H, nope + rope]; kv [total_context, H, nope + v] holds each head's
 // key part and value; k_pe [total_context, rope] is shared by the heads. All strided.
 struct AttendExpanded {
   Tensor o, q, kv, k_pe;
-  const Sequences& sequences;
+  Sequences sequences;
   float scale = 1;
   static constexpr const char* kName = "attend_expanded";
-  std::array<Tensor, 4> operands() const { return {o, q, kv, k_pe}; }
+  template <typename F>
+  void each(F&& f) {
+    f(o), f(q), f(kv), f(k_pe), sequences.each(f);
+  }
 };
 
 // Optional: absorbed attention o [T, H, v] of q [T, H, nope + rope], not rotated, over the cache after the new tokens'
@@ -107,7 +126,10 @@ struct LatentAttention {
   CacheLayer cache;
   const Sequences& sequences;
   static constexpr const char* kName = "latent_attention";
-  std::array<Tensor, 4> operands() const { return {o, q, kv_pe, cache.latent}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(o), f(q), f(kv_pe), f(cache.latent);
+  }
 };
 
 }  // namespace op

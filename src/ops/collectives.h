@@ -13,7 +13,10 @@ struct AllReduce {
   Tensor x;
   Communicator& comm;
   static constexpr const char* kName = "all_reduce";
-  std::array<Tensor, 1> operands() const { return {x}; }
+  template <typename F>
+  void each(F&& f) {
+    f(x);
+  }
 };
 
 // y [size, ...] becomes every rank's x [...], in the order of the ranks. Contiguous.
@@ -21,7 +24,10 @@ struct AllGather {
   Tensor y, x;
   Communicator& comm;
   static constexpr const char* kName = "all_gather";
-  std::array<Tensor, 2> operands() const { return {y, x}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x);
+  }
 };
 
 }  // namespace op

@@ -54,7 +54,10 @@ struct Route {
   Tensor weights, indices, logits, bias;
   RouteArgs args;
   static constexpr const char* kName = "route";
-  std::array<Tensor, 3> operands() const { return {weights, indices, logits}; }
+  template <typename F>
+  void each(F&& f) {
+    f(weights), f(indices), f(logits), f(bias);
+  }
 };
 
 // Fills routed (rows, offsets, places) from x [T, d] and indices [T, k]; this rank owns experts first .. first + n.
@@ -64,7 +67,10 @@ struct GroupByExpert {
   Tensor x, indices;
   i64 first = 0;
   static constexpr const char* kName = "group_by_expert";
-  std::array<Tensor, 5> operands() const { return {routed.rows, routed.offsets, routed.places, x, indices}; }
+  template <typename F>
+  void each(F&& f) {
+    f(routed.rows), f(routed.offsets), f(routed.places), f(x), f(indices);
+  }
 };
 
 // y [T, d] = sum over k of weights[t, k] * rows[places[t, k]], skipping places of -1; y and rows act.
@@ -73,7 +79,10 @@ struct Combine {
   Routed routed;
   Tensor weights;
   static constexpr const char* kName = "combine";
-  std::array<Tensor, 3> operands() const { return {y, rows, weights}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(rows), f(routed.places), f(weights);
+  }
 };
 
 // Optional: y [R, inter] = silu(x w1^T) * (x w3^T), rows grouped as in GroupedLinear; rows of no group may be anything.
@@ -83,7 +92,10 @@ struct GroupedSwiGlu {
   Tensor offsets;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "grouped_swiglu";
-  std::array<Tensor, 4> operands() const { return {y, x, w1.data, w3.data}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(y), f(x), f(w1.data), f(w3.data);
+  }
 };
 
 // Optional: h [T, dim] float32 += this rank's routed and shared experts of the norm of h.
@@ -93,7 +105,10 @@ struct ExpertsAdd {
   const ExpertsLayer& layer;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "experts_add_";
-  std::array<Tensor, 2> operands() const { return {h, layer.experts.w1.data}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(h), f(layer.experts.w1.data);
+  }
 };
 
 }  // namespace op

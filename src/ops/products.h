@@ -25,7 +25,10 @@ struct Linear {
   Weight w;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "linear";
-  std::array<Tensor, 3> operands() const { return {y, x, w.data}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x), f(w.data), f(w.scale);
+  }
 };
 
 // Rows offsets[e] .. offsets[e + 1] of x [R, in] times matrix e of w [E, out, in]; other rows of y are left alone.
@@ -35,7 +38,10 @@ struct GroupedLinear {
   Tensor offsets;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "grouped_linear";
-  std::array<Tensor, 4> operands() const { return {y, x, w.data, offsets}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x), f(w.data), f(w.scale), f(offsets);
+  }
 };
 
 // y [T, H, n] = for each head h: x [T, h, k] times w [h, n, k]^T, or w [h, k, n] where it is transposed. x and y are
@@ -44,7 +50,10 @@ struct HeadMatmul {
   Tensor y, x, w;
   bool transposed = false;
   static constexpr const char* kName = "head_matmul";
-  std::array<Tensor, 3> operands() const { return {y, x, w}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x), f(w);
+  }
 };
 
 // The bf16 or f32 matrix y [out, in] of a weight of any format that the backend dequantizes(). With `rows` (int32 [2])
@@ -54,7 +63,10 @@ struct Dequantize {
   Weight w;
   Tensor rows = {};
   static constexpr const char* kName = "dequantize";
-  std::array<Tensor, 2> operands() const { return {y, w.data}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(w.data), f(w.scale);
+  }
 };
 
 // Optional: products of one input that is normalised first. ys[i] [N, out_i] = apply(x) ws[i]^T
@@ -64,7 +76,10 @@ struct NormLinear {
   std::span<const Weight> ws;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "norm_linear";
-  std::array<Tensor, 3> operands() const { return {ys.front(), ys.back(), x.x}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(ys.front()), f(ys.back()), f(x.x);
+  }
 };
 
 // Optional: h [N, out] float32 += x w^T
@@ -73,7 +88,10 @@ struct LinearAdd {
   Weight w;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "linear_add_";
-  std::array<Tensor, 3> operands() const { return {h, x, w.data}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(h), f(x), f(w.data);
+  }
 };
 
 }  // namespace op

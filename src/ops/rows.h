@@ -3,11 +3,11 @@
 // Conventions of all operations: T tokens, N rows. "act" is float32 or bf16, whichever each tensor has: inputs are
 // widened to float32, sums are float32, one rounding at the output. The last dimension of every tensor is contiguous;
 // other strides are free where the comment says "strided", elsewhere tensors are contiguous. A struct in namespace op
-// is what a backend is given: its shapes are checked, its outputs have their place. A function in namespace ops is what
-// a model calls: it checks shapes and takes the output from the context's arena.
+// is what a backend is given: its shapes are checked, its outputs have their place; each() visits its tensors, an
+// output first. A function in namespace ops is what a model calls: it checks shapes and takes the output from the
+// context's arena.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "tensor/tensor.h"
@@ -40,28 +40,40 @@ struct Embedding {
   Tensor y, table, ids;
   i64 first = 0;
   static constexpr const char* kName = "embedding";
-  std::array<Tensor, 3> operands() const { return {y, table, ids}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(table), f(ids);
+  }
 };
 
 // y [N, d] = x[rows]; x [T, d] strided, same type.
 struct GatherRows {
   Tensor y, x, rows;
   static constexpr const char* kName = "gather_rows";
-  std::array<Tensor, 3> operands() const { return {y, x, rows}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x), f(rows);
+  }
 };
 
 // y = x in y's type; same shape, any rank, both strided, act.
 struct Copy {
   Tensor y, x;
   static constexpr const char* kName = "copy";
-  std::array<Tensor, 2> operands() const { return {y, x}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x);
+  }
 };
 
 // x += y; same shape, act, types may differ.
 struct Add {
   Tensor x, y;
   static constexpr const char* kName = "add_";
-  std::array<Tensor, 2> operands() const { return {x, y}; }
+  template <typename F>
+  void each(F&& f) {
+    f(x), f(y);
+  }
 };
 
 // y [N, d] = norm of x [N, d]; both strided rows, act.
@@ -69,14 +81,20 @@ struct RmsNorm {
   Tensor y, x;
   Norm norm;
   static constexpr const char* kName = "rms_norm";
-  std::array<Tensor, 3> operands() const { return {y, x, norm.gain}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(x), f(norm.gain);
+  }
 };
 
 // y [N, d] = silu(a) * b, act.
 struct SiluMul {
   Tensor y, a, b;
   static constexpr const char* kName = "silu_mul";
-  std::array<Tensor, 3> operands() const { return {y, a, b}; }
+  template <typename F>
+  void each(F&& f) {
+    f(y), f(a), f(b);
+  }
 };
 
 // Optional: random numbers of useful size, for benches without files.
@@ -84,7 +102,10 @@ struct FillRandom {
   Tensor x;
   std::uint64_t seed = 0;
   static constexpr const char* kName = "fill_random";
-  std::array<Tensor, 1> operands() const { return {x}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(x);
+  }
 };
 
 }  // namespace op

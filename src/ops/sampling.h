@@ -24,6 +24,11 @@ struct SampleArgs {
   Tensor seed;                // [N] int64
   Tensor step;                // [N] int64: how many tokens the sequence has drawn before; the random stream's counter
   Tensor seen;  // [N, ceil(vocab / 8)] u8 bit set of tokens already in the sequence; undefined: none has a penalty
+
+  template <typename F>
+  void each(F&& f) {
+    f(temperature), f(top_k), f(top_p), f(min_p), f(repetition_penalty), f(seed), f(step), f(seen);
+  }
 };
 
 namespace op {
@@ -33,14 +38,20 @@ struct Sample {
   Tensor ids, logits;
   SampleArgs args;
   static constexpr const char* kName = "sample";
-  std::array<Tensor, 2> operands() const { return {ids, logits}; }
+  template <typename F>
+  void each(F&& f) {
+    f(ids), f(logits), args.each(f);
+  }
 };
 
 // ids[i] = -1 where row i of logits f32 [N, V] holds NaN or infinity; other ids stay.
 struct MarkNotFinite {
   Tensor ids, logits;
   static constexpr const char* kName = "mark_not_finite";
-  std::array<Tensor, 2> operands() const { return {ids, logits}; }
+  template <typename F>
+  void each(F&& f) {
+    f(ids), f(logits);
+  }
 };
 
 // Optional: see ops::advance.
@@ -49,7 +60,10 @@ struct Advance {
   Tensor drawn, step, log;
   i64 block_size = 0;
   static constexpr const char* kName = "advance";
-  std::array<Tensor, 2> operands() const { return {batch.ids, drawn}; }
+  template <typename F>
+  void each(F&& f) const {
+    f(batch.ids), f(drawn);
+  }
 };
 
 }  // namespace op

@@ -54,19 +54,25 @@ class TraceBackend final : public Backend {
  private:
   template <typename Op>
   void traced(const Op& op) {
-    const auto operands = op.operands();
-    note(Op::kName, operands);
+    const Tensor output = note(op);
     if (inner_ != nullptr) inner_->run(op);
-    if (hook_) hook_(Op::kName, operands[0]);
+    if (hook_) hook_(Op::kName, output);
   }
   // Logged and shown only when the inner backend did it.
   template <typename Op>
   bool tried(const Op& op) {
     if (inner_ == nullptr || !inner_->try_run(op)) return false;
-    const auto operands = op.operands();
-    note(Op::kName, operands);
-    if (hook_) hook_(Op::kName, operands[0]);
+    const Tensor output = note(op);
+    if (hook_) hook_(Op::kName, output);
     return true;
+  }
+  // Logs an operation; its output.
+  template <typename Op>
+  Tensor note(Op op) {
+    std::vector<Tensor> operands;
+    op.each([&](const Tensor& x) { operands.push_back(x); });
+    note(Op::kName, operands);
+    return operands.front();
   }
   void note(const char* name, std::span<const Tensor> operands);
   void forbid(const char* what) const;

@@ -45,6 +45,13 @@ Tensor Tensor::view(const Shape& shape) const {
   return Tensor(data_, dtype_, shape, device_);
 }
 
+Tensor Tensor::at(void* data, Device device) const {
+  Tensor moved = *this;
+  moved.data_ = data;
+  moved.device_ = device;
+  return moved;
+}
+
 Tensor Tensor::narrow(int dimension, i64 start, i64 length) const {
   CHECK(dimension >= 0 && dimension < rank() && start >= 0 && length >= 0 && start + length <= dim(dimension),
         "cannot take [{}, {}) of dimension {} of {}", start, start + length, dimension, to_string(shape_));

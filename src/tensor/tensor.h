@@ -80,6 +80,8 @@ class Tensor {
     return static_cast<T*>(data_);
   }
 
+  // The same view of other memory.
+  Tensor at(void* data, Device device) const;
   // The same contiguous numbers under another shape of equal size.
   Tensor view(const Shape& shape) const;
   // `length` entries of dimension `dim` from `start` on; shares memory, keeps the rank.

@@ -1,6 +1,6 @@
 // Rows and elementwise operations against double-precision loops.
 #include "quant/fp8_block.h"
-#include "support/cpu_backends.h"
+#include "support/on_device.h"
 #include "support/reference.h"
 #include "support/safetensors.h"
 
@@ -13,8 +13,8 @@ constexpr DType kActs[] = {DType::f32, DType::bf16};
 constexpr i64 kWidths[] = {1, 7, 16, 33, 128, 200, 1000};
 constexpr i64 kRowCounts[] = {0, 1, 3, 50};
 
-TEST(CpuEmbedding, ZerosOutsideTheShard) {
-  for_each_backend([](Backend& backend) {
+TEST(Embedding, ZerosOutsideTheShard) {
+  for_each_device([](OnDevice& backend) {
     Random random(1);
     for (const DType type : kActs)
       for (const DType act : kActs) {
@@ -31,8 +31,8 @@ TEST(CpuEmbedding, ZerosOutsideTheShard) {
   });
 }
 
-TEST(CpuRows, GatherAndCast) {
-  for_each_backend([](Backend& backend) {
+TEST(Rows, GatherAndCast) {
+  for_each_device([](OnDevice& backend) {
     Random random(2);
     for (const DType from : kActs)
       for (const DType to : kActs) {
@@ -55,8 +55,8 @@ TEST(CpuRows, GatherAndCast) {
   });
 }
 
-TEST(CpuAdd, EveryPairOfTypes) {
-  for_each_backend([](Backend& backend) {
+TEST(Add, EveryPairOfTypes) {
+  for_each_device([](OnDevice& backend) {
     Random random(3);
     for (const DType a : kActs)
       for (const DType b : kActs)
@@ -73,8 +73,8 @@ TEST(CpuAdd, EveryPairOfTypes) {
   });
 }
 
-TEST(CpuRmsNorm, StridedRows) {
-  for_each_backend([](Backend& backend) {
+TEST(RmsNorm, StridedRows) {
+  for_each_device([](OnDevice& backend) {
     Random random(4);
     for (const DType in : kActs)
       for (const DType out : kActs)
@@ -100,8 +100,8 @@ TEST(CpuRmsNorm, StridedRows) {
   });
 }
 
-TEST(CpuRmsNorm, ZeroAndHugeRows) {
-  for_each_backend([](Backend& backend) {
+TEST(RmsNorm, ZeroAndHugeRows) {
+  for_each_device([](OnDevice& backend) {
     HostTensor x({2, 64}, DType::bf16), weight({64}, DType::f32), y({2, 64}, DType::bf16);
     x.fill([](i64 i) { return i < 64 ? 0.0 : 1e5; });
     weight.fill([](i64) { return 1.0; });
@@ -110,8 +110,8 @@ TEST(CpuRmsNorm, ZeroAndHugeRows) {
   });
 }
 
-TEST(CpuSiluMul, RangeOfArguments) {
-  for_each_backend([](Backend& backend) {
+TEST(SiluMul, RangeOfArguments) {
+  for_each_device([](OnDevice& backend) {
     Random random(5);
     for (const DType act : kActs)
       for (const i64 n : kRowCounts)
@@ -140,7 +140,7 @@ TEST(CpuSiluMul, RangeOfArguments) {
   });
 }
 
-TEST(CpuGolden, QuantizeIsBitEqualToTheReference) {
+TEST(Golden, QuantizeIsBitEqualToTheReference) {
   const Safetensors file(data_folder() / "golden/golden/kernels.safetensors");
   const std::vector<double> x = values(file["act.x"]);
   const std::vector<float> rows(x.begin(), x.end());
@@ -156,10 +156,10 @@ TEST(CpuGolden, QuantizeIsBitEqualToTheReference) {
     }
 }
 
-TEST(CpuGolden, DequantizeIsBitEqualToTheReference) {
+TEST(Golden, DequantizeIsBitEqualToTheReference) {
   const Safetensors file(data_folder() / "golden/golden/kernels.safetensors");
   const Tensor raw = file["deq.w"];
-  for_each_backend([&](Backend& backend) {
+  for_each_device([&](OnDevice& backend) {
     const HostTensor y(raw.shape(), DType::bf16);
     backend.run(op::Dequantize{*y, {Tensor(raw.data(), DType::e4m3, raw.shape()), file["deq.s"], &kFp8Block128}});
     EXPECT_EQ(values(*y), values(file["deq.y"]));

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "ops/operations.h"
-#include "support/cpu_backends.h"
+#include "support/on_device.h"
 #include "support/reference.h"
 
 namespace fathom {
@@ -65,7 +65,7 @@ struct RouteOutput {
   std::vector<double> weights, indices;
 };
 
-RouteOutput run_route(Backend& backend, const HostTensor& logits, const Tensor& bias, const RouteArgs& args) {
+RouteOutput run_route(OnDevice& backend, const HostTensor& logits, const Tensor& bias, const RouteArgs& args) {
   const HostTensor weights({logits->dim(0), args.top_k}, DType::f32), indices({logits->dim(0), args.top_k}, DType::i32);
   backend.run(op::Route{*weights, *indices, *logits, bias, args});
   weights.expect_guards_intact();
@@ -73,8 +73,8 @@ RouteOutput run_route(Backend& backend, const HostTensor& logits, const Tensor& 
   return {values(*weights), values(*indices)};
 }
 
-TEST(CpuRoute, EqualsTheReferenceRule) {
-  for_each_backend([](Backend& backend) {
+TEST(Route, EqualsTheReferenceRule) {
+  for_each_device([](OnDevice& backend) {
     Random random(1);
     for (const bool sigmoid : {false, true})
       for (const bool normalize : {false, true})
@@ -101,16 +101,16 @@ TEST(CpuRoute, EqualsTheReferenceRule) {
   });
 }
 
-TEST(CpuRoute, TiesGoToTheLowerIndex) {
-  for_each_backend([](Backend& backend) {
+TEST(Route, TiesGoToTheLowerIndex) {
+  for_each_device([](OnDevice& backend) {
     const HostTensor logits({3, 8}, DType::f32);  // all equal
     const auto got = run_route(backend, logits, {}, {3, 4, 2, false, false, 1});
     for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(got.indices[i], static_cast<double>(i % 3));
   });
 }
 
-TEST(CpuRoute, UnderflowOfAllScoresStaysFinite) {
-  for_each_backend([](Backend& backend) {
+TEST(Route, UnderflowOfAllScoresStaysFinite) {
+  for_each_device([](OnDevice& backend) {
     HostTensor logits({2, 8}, DType::f32);
     logits.fill([](i64) { return -1000.0; });
     const auto got = run_route(backend, logits, {}, {4, 1, 1, true, true, 2.5f});
@@ -118,8 +118,8 @@ TEST(CpuRoute, UnderflowOfAllScoresStaysFinite) {
   });
 }
 
-TEST(CpuRoute, HostileLogitsGiveIndicesInRange) {
-  for_each_backend([](Backend& backend) {
+TEST(Route, HostileLogitsGiveIndicesInRange) {
+  for_each_device([](OnDevice& backend) {
     HostTensor logits({6, 16}, DType::f32), bias({16}, DType::f32);
     logits.fill([](i64 i) {
       const i64 row = i / 16, e = i % 16;
@@ -152,8 +152,8 @@ struct Grouped {
   Routed routed() const { return {*rows, *offsets, *places}; }
 };
 
-TEST(CpuExperts, GroupThenCombine) {
-  for_each_backend([](Backend& backend) {
+TEST(Experts, GroupThenCombine) {
+  for_each_device([](OnDevice& backend) {
     Random random(2);
     std::uniform_int_distribution<int> any(0, 15);
     for (const DType act : {DType::f32, DType::bf16})
@@ -199,8 +199,8 @@ TEST(CpuExperts, GroupThenCombine) {
   });
 }
 
-TEST(CpuExperts, ExpertCountsAtEveryEdge) {
-  for_each_backend([](Backend& backend) {
+TEST(Experts, ExpertCountsAtEveryEdge) {
+  for_each_device([](OnDevice& backend) {
     for (const i64 count : {0, 1, 7, 63, 64, 65, 128, 129}) {
       HostTensor indices({200, 1}, DType::i32);
       indices.fill([&](i64 i) { return i < count ? 1.0 : 2.0; });
