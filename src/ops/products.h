@@ -27,7 +27,7 @@ struct Linear {
   static constexpr const char* kName = "linear";
   template <typename F>
   void each(F&& f) {
-    f(y), f(x), f(w.data), f(w.scale);
+    f(y), f(x), w.each(f);
   }
 };
 
@@ -40,7 +40,7 @@ struct GroupedLinear {
   static constexpr const char* kName = "grouped_linear";
   template <typename F>
   void each(F&& f) {
-    f(y), f(x), f(w.data), f(w.scale), f(offsets);
+    f(y), f(x), w.each(f), f(offsets);
   }
 };
 
@@ -65,7 +65,7 @@ struct Dequantize {
   static constexpr const char* kName = "dequantize";
   template <typename F>
   void each(F&& f) {
-    f(y), f(w.data), f(w.scale);
+    f(y), w.each(f), f(rows);
   }
 };
 

@@ -19,6 +19,11 @@ struct Weight {
   i64 out() const { return shape()[shape().rank() - 2]; }
   i64 in() const { return shape()[shape().rank() - 1]; }
 
+  // Calls f with each tensor, those that it has not too.
+  template <typename F>
+  void each(F&& f) {
+    f(data), f(scale), f(zero);
+  }
   // Matrix i of a stack.
   Weight operator[](i64 i) const;
   // Rows [first, first + n) of a matrix, `first` being a multiple of format->unit(0).
