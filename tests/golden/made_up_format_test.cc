@@ -130,7 +130,7 @@ class SixBitView final : public Checkpoint {
   std::map<std::string, std::vector<std::byte>> made_;
 };
 
-// Routed experts and part of the attention; the rest, such as shared experts and wo, stays bf16.
+// Routed experts, the dense layer and part of the attention; wo and wkv_a stay bf16, and shared experts FP8.
 bool chosen(const std::string& matrix) {
   const auto has = [&](const char* part) { return matrix.find(part) != std::string::npos; };
   return has(".experts.") || has(".wq") || has(".wkv_b") || has("layers.0.ffn");
@@ -169,9 +169,16 @@ class MadeUpFormat : public testing::TestWithParam<std::string> {
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
-    std::vector<TensorInfo> tensors;
-    for (const ManifestEntry& entry : manifest(args_)) tensors.push_back(entry.full);
-    bf16_ = std::make_unique<SyntheticCheckpoint>("synthetic", std::move(tensors), 5, false);
+    ModelArgs fp8 = args_;
+    fp8.dtype = "fp8";
+    std::vector<TensorInfo> tensors;  // bf16, but for shared experts in FP8
+    for (const ManifestEntry& entry : manifest(fp8)) {
+      const bool shared = entry.full.name.find(".shared_experts.") != std::string::npos;
+      if (!shared && entry.full.name.ends_with(".scale")) continue;
+      tensors.push_back(entry.full);
+      if (!shared && entry.format != nullptr) tensors.back().dtype = DType::bf16;
+    }
+    mixed_ = std::make_unique<SyntheticCheckpoint>("synthetic", std::move(tensors), 5, false);
   }
 
   // Logits after a prompt and a token more. The runner's scratch is what was measured: a pass that takes more fails.
@@ -190,11 +197,11 @@ class MadeUpFormat : public testing::TestWithParam<std::string> {
 
   ModelArgs args_ = small_args();
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Checkpoint> bf16_;
+  std::unique_ptr<Checkpoint> mixed_;
 };
 
 TEST_P(MadeUpFormat, LogitsAreThoseOfTheDequantisedWeights) {
-  const SixBitView packed(*bf16_, chosen, false), numbers(*bf16_, chosen, true);
+  const SixBitView packed(*mixed_, chosen, false), numbers(*mixed_, chosen, true);
   for (const DType compute : {DType::f32, DType::bf16})
     for (const AttnImpl attn : {AttnImpl::absorb, AttnImpl::naive}) {
       const ComputeOptions options{.compute = compute, .attn = attn};
@@ -204,12 +211,12 @@ TEST_P(MadeUpFormat, LogitsAreThoseOfTheDequantisedWeights) {
       const bool rounded = compute == DType::bf16 && !backend_->dequantizes(kSixBits);
       EXPECT_LT(relative_error(got, want), rounded ? 0.05 : 1e-5) << name_of(compute);
       // Six bits are seen: else this test would compare nothing.
-      EXPECT_GT(relative_error(got, logits(*bf16_, options)), 0.02) << name_of(compute);
+      EXPECT_GT(relative_error(got, logits(*mixed_, options)), 0.02) << name_of(compute);
     }
 }
 
 TEST_P(MadeUpFormat, MemoryIsCountedBeforeAnythingIsLoaded) {
-  const SixBitView packed(*bf16_, chosen, false), numbers(*bf16_, chosen, true);
+  const SixBitView packed(*mixed_, chosen, false), numbers(*mixed_, chosen, true);
   const RunnerOptions options{
       .max_tokens = 32, .max_sequences = 1, .max_seq_len = 64, .compute = {.attn = AttnImpl::naive}};
   const auto need = [&](const Checkpoint& checkpoint) {
@@ -219,11 +226,11 @@ TEST_P(MadeUpFormat, MemoryIsCountedBeforeAnythingIsLoaded) {
   const Transformer model(Params(store, args_, options.compute));
   EXPECT_EQ(need(packed).weights, store.bytes());
   if (backend_->dequantizes(kSixBits)) {  // the largest matrix of these, in float32
-    EXPECT_LT(need(packed).weights, need(*bf16_).weights);
+    EXPECT_LT(need(packed).weights, need(*mixed_).weights);
     EXPECT_GE(need(packed).scratch, args_.dim * args_.inter_dim * 4);
-    EXPECT_LT(need(*bf16_).scratch, args_.dim * args_.inter_dim * 4);
+    EXPECT_LT(need(*mixed_).scratch, args_.dim * args_.inter_dim * 4);
   } else {
-    EXPECT_EQ(need(packed).weights, need(*bf16_).weights);
+    EXPECT_EQ(need(packed).weights, need(*mixed_).weights);
   }
 }
 
