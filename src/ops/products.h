@@ -17,6 +17,17 @@ enum class GemmMode : std::uint8_t {
   fp8,   // activations are quantised per 128 entries of a row, products of codes are scaled in float32
 };
 
+// A product without its numbers, to ask a device what it would do.
+struct ProductCase {
+  i64 tokens = 0, rows = 0;  // more rows than tokens where each goes to several experts
+  i64 in = 0;
+  std::vector<i64> outs;
+  const Format* format = nullptr;  // of the weights
+  GemmMode mode = GemmMode::bf16;
+  bool norm = false, add = false;  // the rows are normalised first; the results are added
+  i64 experts = 0;
+};
+
 namespace op {
 
 // y [N, out] = x [N, in] w^T; x and y strided rows, act. With GemmMode::fp8 and a block format, x is quantised first.

@@ -34,6 +34,7 @@ class TraceBackend final : public Backend {
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
   std::optional<DeviceMemory> memory() const override;
+  bool draws_ahead() const override { return inner_ != nullptr && inner_->draws_ahead(); }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
   bool supports(const Format& format) const override {
     return formats_ != nullptr ? formats_->supports(format) : Backend::supports(format);

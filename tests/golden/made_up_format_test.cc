@@ -185,7 +185,7 @@ class MadeUpFormat : public testing::TestWithParam<std::string> {
   std::vector<float> logits(const Checkpoint& checkpoint, const ComputeOptions& compute) {
     SingleCommunicator alone;
     Runner runner(*backend_, alone, checkpoint, args_,
-                  {.max_tokens = 32, .max_sequences = 1, .max_seq_len = 64, .compute = compute});
+                  {.limits = {.max_tokens = 32, .max_sequences = 1, .max_seq_len = 64}, .compute = compute});
     std::vector<TokenId> ids;
     for (TokenId i = 0; i < 20; ++i) ids.push_back(i * 37 % 512);
     std::vector<float> all = runner.forward(single_sequence_plan(ids, 0, 16, true), false).logits;
@@ -217,8 +217,8 @@ TEST_P(MadeUpFormat, LogitsAreThoseOfTheDequantisedWeights) {
 
 TEST_P(MadeUpFormat, MemoryIsCountedBeforeAnythingIsLoaded) {
   const SixBitView packed(*mixed_, chosen, false), numbers(*mixed_, chosen, true);
-  const RunnerOptions options{
-      .max_tokens = 32, .max_sequences = 1, .max_seq_len = 64, .compute = {.attn = AttnImpl::naive}};
+  const RunnerOptions options{.limits = {.max_tokens = 32, .max_sequences = 1, .max_rows = 1, .max_seq_len = 64},
+                              .compute = {.attn = AttnImpl::naive}};
   const auto need = [&](const Checkpoint& checkpoint) {
     return measure_memory(args_, options, WeightStore(checkpoint, *backend_, 0, 1, false));
   };

@@ -23,7 +23,6 @@ struct Ring {
   static constexpr int kIn = kFp8 || kMixed ? 128 : 64;  // inner entries of a stage
   static constexpr int kMaxTokens = kFp8 ? 128 : kMixed ? 192 : 256;
   static constexpr int kWeights = 16384, kToken = kMixed ? 256 : 128, kScales = kFp8 ? 1024 : 0, kMaxStages = 12;
-  static constexpr int kScaleBox = kMaxTokens + 4;
 
   static constexpr int stage_bytes(int most) { return kWeights + most * kToken + kScales; }
   static constexpr int rest_bytes(int groups) { return 2 * 4096 + 16 * kMaxStages + 4 * (groups + 1) + 1024; }
@@ -62,7 +61,7 @@ __device__ void produce(Block<kKind, kPair>& b, const Maps& maps, const GemmPlan
     const int row = tile.group * p.w_rows, head = tile.group * p.x_head;
     for (int k = 0; k < p.steps; ++k) {
       barrier_wait(b.empty(), b.parity ^ 1);
-      barrier_expect(b.full(), R::kWeights + tile.width * R::kToken + (R::kFp8 ? R::kScaleBox * 4 : 0));
+      barrier_expect(b.full(), R::kWeights + tile.width * R::kToken + (R::kFp8 ? kScaleRows * 4 : 0));
       const int in = k * R::kIn;
       if constexpr (kKind == Kind::transposed) {  // 128 outputs are one matrix [in, 128]
         const int from = tile.out / 128 * p.w_rows + in;

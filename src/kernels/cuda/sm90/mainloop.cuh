@@ -1,14 +1,11 @@
-// What the main loops of products share: what the weights are, the scales of FP8 ones, and codes in shared memory as
+// What the main loops of products share: the scales of FP8 weights, and codes in shared memory as
 // the registers of an instruction.
 #pragma once
 
 #include "kernels/cuda/sm90/instructions.cuh"
+#include "kernels/cuda/sm90/kind.h"
 
 namespace fathom::cuda {
-
-// What w is. bf16; bf16 with rows along the inner dimension (matrix [in, out]); e4m3 codes with bf16 tokens, widened in
-// registers; codes with codes.
-enum class Kind : std::uint8_t { bf16, transposed, mixed, fp8 };
 
 // The scales of one row of w's blocks, 32 a load: a load for each block would be waited for before its products.
 class BlockScales {
