@@ -36,7 +36,7 @@ class Bench {
     return x;
   }
   Weight weight(const Format& format, Shape shape) {
-    Weight w{tensor(shape, format.element), {}, &format};
+    Weight w{tensor(shape, format.element()), {}, &format};
     for (int d = std::max(0, shape.rank() - 2); d < shape.rank(); ++d) shape[d] = (shape[d] + 127) / 128;
     if (format.has_scale()) w.scale = tensor(shape, DType::f32);
     return w;
@@ -88,7 +88,7 @@ struct Dense {
 
 void product(Bench& bench, const Format& format, GemmMode mode, i64 m, const Dense& d) {
   const auto [what, n, k, adds, type] = d;
-  const double bytes = static_cast<double>(n * k) * size_of(format.element);
+  const double bytes = static_cast<double>(n * k) * size_of(format.element());
   const int copies = static_cast<int>(std::clamp<i64>(kRotated / static_cast<i64>(bytes), 2, 64));
   std::vector<Weight> ws;
   for (int i = 0; i < copies; ++i) ws.push_back(bench.weight(format, {n, k}));
@@ -136,7 +136,7 @@ void experts(Bench& bench, const Moe& m, const Format& format, GemmMode mode, i6
   });
   const auto count = static_cast<double>(m.experts);
   const double chosen = count * (1 - std::pow(1 - static_cast<double>(m.route.top_k) / count, tokens));
-  const double width = static_cast<double>(3 * m.dim) * size_of(format.element);
+  const double width = static_cast<double>(3 * m.dim) * size_of(format.element());
   const double bytes = width * (chosen * static_cast<double>(m.inter) + static_cast<double>(m.shared)) +
                        2 * count * static_cast<double>(m.dim);
   report(fmt::format("experts {} {} gemm {} M {}", m.name, format.has_scale() ? "fp8" : "bf16",

@@ -56,7 +56,7 @@ std::vector<Case> cases() {
 }
 
 std::string describe(const Case& c) {
-  return fmt::format("{} tokens {} {}", c.tokens, c.format->name, c.mode == GemmMode::fp8 ? "fp8" : "bf16");
+  return fmt::format("{} tokens {} {}", c.tokens, c.format->name(), c.mode == GemmMode::fp8 ? "fp8" : "bf16");
 }
 
 TEST_F(Fused, NormLinearAndLinearAdd) {
@@ -229,7 +229,7 @@ TEST_F(Fused, ManyTokens) {
   const i64 t = 130, in = 768;
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8}) {
-      SCOPED_TRACE(fmt::format("{} mode {}", format->name, static_cast<int>(mode)));
+      SCOPED_TRACE(fmt::format("{} mode {}", format->name(), static_cast<int>(mode)));
       const WeightTwin a(*gpu_, random_, *format, {200, in}), b(*gpu_, random_, *format, {256, in}),
           w1(*gpu_, random_, *format, {3, 144, in}), w3(*gpu_, random_, *format, {3, 144, in});
       Twin x(*gpu_, {t, in}, DType::f32), gain(*gpu_, {in}, DType::f32), y(*gpu_, {t, in}, DType::bf16),

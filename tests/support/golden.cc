@@ -28,7 +28,7 @@ Golden::Golden(const std::string& name)
   args.max_seq_len = 8192;
   std::vector<TensorInfo> tensors;
   for (const ManifestEntry& entry : manifest(args)) tensors.push_back(entry.full);
-  weights = std::make_unique<SyntheticCheckpoint>(name, tensors, 7, args.format().power_of_two);
+  weights = std::make_unique<SyntheticCheckpoint>(name, tensors, 7, args.format().power_of_two());
 }
 
 std::vector<int> Golden::ids(const std::string& prompt) const {
