@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/numeric.h"
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/rows/steps.h"
 
@@ -125,31 +125,33 @@ void gemm(const Device& device, Form form, const GemmCase& c, Type y_type, bool 
   Memory memory;
   cudaStream_t s = nullptr;
   const i64 groups = c.counts.empty() ? 1 : static_cast<i64>(c.counts.size());
-  WideProduct p;
-  p.w.count = groups, p.w.out = c.out, p.w.in = c.in;
-  p.w.type = form == Form::bf16 ? Type::bf16 : Type::e4m3;
-  Array w = array(memory.take<std::uint16_t>(groups * c.out * c.in / (form == Form::bf16 ? 1 : 2)), p.w.type,
+  Product p;
+  Matrix& matrix = p.part[0].w;
+  matrix.count = groups, matrix.out = c.out, matrix.in = c.in;
+  matrix.type = form == Form::bf16 ? Type::bf16 : Type::e4m3;
+  Array w = array(memory.take<std::uint16_t>(groups * c.out * c.in / (form == Form::bf16 ? 1 : 2)), matrix.type,
                   {groups * c.out, c.in});
   fill_random(s, w, 1);
-  p.w.data = w.data;
+  matrix.data = w.data;
   if (form != Form::bf16) {
     const i64 scales = groups * ((c.out + 127) / 128) * ((c.in + 127) / 128);
     auto* scale = memory.take<float>(scales);
     fill_random(s, array(scale, Type::f32, {1, scales}), 2);
-    p.w.scale = scale;
+    matrix.scale = scale;
   }
   Array x = array(memory.take<std::uint16_t>(c.rows * c.in), Type::bf16, {c.rows, c.in});
   fill_random(s, x, 3);
   p.x = x.data, p.x_stride = c.in, p.rows = c.rows;
-  Operand operand{x, nullptr};
+  const void* plain_x = p.x;  // for the readable kernel
+  const float* plain_scale = nullptr;
   if (form == Form::fp8) {
     auto *codes = memory.take<std::uint8_t>(c.rows * c.in), *plain = memory.take<std::uint8_t>(c.rows * c.in);
     const i64 stride = (c.rows + 3) / 4 * 4;
     auto *turned = memory.take<float>(stride * c.in / 128), *scale = memory.take<float>(c.rows * c.in / 128);
     quantize_by_column(s, codes, turned, stride, x, false);
     quantize(s, plain, scale, x, false);
-    p.x = codes, p.x_scale = turned, p.x_scale_stride = stride;
-    operand = {array(plain, Type::e4m3, {c.rows, c.in}), scale};
+    p.x = codes, p.x_type = Type::e4m3, p.x_scale = turned, p.x_scale_stride = stride;
+    plain_x = plain, plain_scale = scale;
   }
   if (!c.counts.empty()) {
     std::vector<std::int32_t> offsets{0};
@@ -157,18 +159,18 @@ void gemm(const Device& device, Form form, const GemmCase& c, Type y_type, bool 
     p.offsets = memory.integers(offsets);
   }
   auto *y = memory.take<float>(c.rows * c.out), *want = memory.take<float>(c.rows * c.out);
-  p.y = y, p.y_type = y_type, p.y_stride = c.out;
-  CHECK(gemm_fits(p), "the product does not fit");
+  p.part[0].y = y, p.part[0].y_type = y_type, p.part[0].y_stride = c.out;
   std::string text;
   if (compare) {
-    const Array wanted = array(want, y_type, {c.rows, c.out});
-    p.offsets == nullptr ? linear_simple(s, wanted, operand, p.w)
-                         : grouped_linear_simple(s, wanted, operand, p.w, p.offsets);
-    gemm_run(s, device, p);
+    Product twin = p;
+    twin.x = plain_x, twin.x_scale = plain_scale, twin.x_scale_stride = 0;
+    twin.part[0].y = want;
+    simple_product(s, device, twin, {});
+    gemm_product(s, device, p, {});
     check(cudaDeviceSynchronize());
     text = distance(y, want, y_type, c.rows, c.out);
   } else {
-    const double ms = milliseconds(s, [&] { gemm_run(s, device, p); });
+    const double ms = milliseconds(s, [&] { gemm_product(s, device, p, {}); });
     text = fmt::format("{:8.1f} us {:7.1f} TFLOP/s {:6.0f} GB/s of weights", ms * 1e3,
                        2e-9 * static_cast<double>(c.rows * c.out * c.in) / ms,
                        1e-6 * static_cast<double>(groups * c.out * c.in * (form == Form::bf16 ? 2 : 1)) / ms);
@@ -196,23 +198,23 @@ void heads(const Device& device, i64 tokens, i64 heads, bool transposed) {
             host[static_cast<std::size_t>((h * 128 + o) * 512 + i)];
   auto* other = memory.take<std::uint16_t>(heads * 128 * 512);
   check(cudaMemcpy(other, turned.data(), turned.size() * 2, cudaMemcpyHostToDevice));
-  WideProduct p;
+  Product p;
   p.x = x.data, p.x_stride = 576, p.rows = tokens;
-  p.w = {transposed ? other : w.data, nullptr, Type::bf16, false, heads, 128, 512};
+  p.part[0].w = {transposed ? other : w.data, nullptr, Type::bf16, false, heads, 128, 512};
   p.w_transposed = transposed;
+  p.heads = static_cast<int>(heads), p.w_head = 128 * 512, p.y_head = 256;
   Array y = array(memory.take<std::uint16_t>(tokens * heads * 256), Type::bf16, {tokens, heads, 256}), want = y;
   want.data = memory.take<std::uint16_t>(tokens * heads * 256);
-  p.y = y.data, p.y_stride = heads * 256, p.y_head = 256;
-  Array same = x;
-  same.dim[1] = heads, same.stride[1] = 0;
+  p.part[0].y = y.data, p.part[0].y_stride = heads * 256;
+  Product twin = p;
+  twin.part[0].w.data = w.data, twin.part[0].y = want.data, twin.w_transposed = false;
   check(cudaMemset(y.data, 0, static_cast<std::size_t>(tokens * heads * 512)));
   check(cudaMemset(want.data, 0, static_cast<std::size_t>(tokens * heads * 512)));
-  want.dim[2] = 128;
-  head_matmul_simple(s, want, same, w);
-  gemm_run(s, device, p);
+  simple_product(s, device, twin, {});
+  gemm_product(s, device, p, {});
   check(cudaDeviceSynchronize());
   const std::string text = distance(y.data, want.data, Type::bf16, tokens, heads * 256);
-  const double ms = milliseconds(s, [&] { gemm_run(s, device, p); });
+  const double ms = milliseconds(s, [&] { gemm_product(s, device, p, {}); });
   fmt::print("expand {} heads {} tokens {}: {:.1f} us {:.1f} TFLOP/s {}\n", transposed ? "keys" : "values", heads,
              tokens, ms * 1e3, 2e-9 * static_cast<double>(tokens * heads * 128 * 512) / ms, text);
 }
@@ -284,7 +286,7 @@ void check_attend(const Device& device) {
 
 void run(const std::string& what) {
   const Device device = find_device(0);
-  CHECK(device.encode != nullptr, "this device or build has no kernels for Hopper");
+  CHECK(device.sm90a, "this device or build has no kernels for Hopper");
   const auto wanted = [&](const char* part) { return what.empty() || what.find(part) != std::string::npos; };
   if (wanted("check_bf16")) check_gemm(device, Form::bf16);
   if (wanted("check_mixed")) check_gemm(device, Form::mixed);

@@ -24,6 +24,7 @@ CONDITIONS = {"FATHOM_POISON_ARENA", "NDEBUG", "__x86_64__", "__aarch64__", "__c
               "__SANITIZE_ADDRESS__", "__SANITIZE_THREAD__", "__has_feature", "__has_include", "__CUDACC__",
               "__CUDA_ARCH__", "__CUDA_ARCH_FEAT_SM90_ALL", "__linux__", "defined"}
 MACROS = {"CHECK", "PCRE2_CODE_UNIT_WIDTH"}  # the second is asked for by the library's header
+MACRO_FILES = {"src/ops/operations.h", "src/ops/backend.h", "src/ops/trace.h"}  # the list of operations and its uses
 SYSTEM_HEADERS = {"unistd.h", "fcntl.h", "termios.h", "signal.h", "poll.h", "sched.h", "pthread.h", "dirent.h",
                   "errno.h", "immintrin.h", "x86intrin.h", "cpuid.h", "dlfcn.h", "getopt.h", "locale.h", "langinfo.h"}
 PRINTS = re.compile(r"\bstd::(?:cout|cerr|clog)\b|\bfmt::print\b|(?<![\w:.>])(?:std::)?(?:f?printf|f?puts|_?exit)\s*\(|"
@@ -161,7 +162,9 @@ class Checker:
                 for name in set(re.findall(r"[A-Za-z_]\w*", match.group(2))) - CONDITIONS:
                     self.error(path, number, f"#{match.group(1)} on {name}: a feature is a file in or out, not a switch")
             match = re.match(r"\s*#\s*define\s+(\w+)", line)
-            if match and match.group(1) not in MACROS:
+            # What is done with each entry of a list may be a macro of that one place.
+            if (match and match.group(1) not in MACROS and path not in MACRO_FILES
+                    and not re.search(rf"#undef {match.group(1)}\b", code)):
                 self.error(path, number, f"macro {match.group(1)}: use a constant, a function or a template")
 
     def check_functions(self, path, code, folder):

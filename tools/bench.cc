@@ -5,17 +5,15 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 
 #include "backends/create.h"
-#include "engine/decode_graphs.h"
-#include "engine/memory.h"
+#include "engine/runner.h"
 #include "model/source.h"
-#include "model/transformer.h"
-#include "ops/sampling.h"
-#include "ops/trace.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
 #include "tools/commands.h"
+#include "tools/explain_kernels.h"
 
 namespace fathom {
 namespace {
@@ -25,7 +23,7 @@ struct Flags {
   std::vector<i64> batches{1}, contexts{128}, prefills;
   i64 steps = 64, layers = 0, threads = 0;
   double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
-  bool plain = false, no_graphs = false, mmap = false, no_decode = false, engine = false;
+  bool plain = false, no_graphs = false, mmap = false, no_decode = false, engine = false, explain_kernels = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -38,104 +36,41 @@ ModelArgs bench_args(const Flags& flags) {
   return args;
 }
 
-// The pass's inputs on the device, for `tokens` tokens of `sequences` sequences.
-class Inputs {
- public:
-  static constexpr i64 kBlock = 64, kLogRows = 4096;
+// Decode steps that a case may take beside those that are timed.
+constexpr i64 kSpareSteps = 16;
 
-  // Every sequence has `context` tokens before the pass and `fresh` in it; room for `room` tokens each. They are
-  // expanded from `expand_from` fresh tokens on.
-  Inputs(Backend& backend, i64 sequences, i64 context, i64 fresh, i64 room, i64 expand_from) : backend_(backend) {
-    const i64 tokens = sequences * fresh, width = (room + kBlock - 1) / kBlock;
-    storage_ = backend.allocate(
-        static_cast<std::size_t>((8 * (tokens + sequences) + sequences * (width + kLogRows + 64)) * 8 + 65536));
-    arena_ = std::make_unique<Arena>(Storage(storage_.data(), storage_.bytes(), backend.device(), [](void*) {}));
-    const auto ints = [&](i64 n, auto value) { return fill<std::int32_t>(DType::i32, n, value); };
-    batch.ids = ints(tokens, [](i64 i) { return 100 + i * 37 % 1000; });
-    Sequences all;
-    all.positions = ints(tokens, [&](i64 i) { return context + i % fresh; });
-    all.slots = ints(tokens, [&](i64 i) { return i / fresh * width * kBlock + context + i % fresh; });
-    all.seq_starts = ints(sequences + 1, [&](i64 i) { return i * fresh; });
-    all.context_lens = ints(sequences, [&](i64) { return context + fresh; });
-    all.context_starts = ints(sequences + 1, [&](i64 i) { return i * (context + fresh); });
-    all.block_tables = ints(sequences * width, [](i64 i) { return i; }).view({sequences, width});
-    batch.logit_rows = ints(sequences, [&](i64 i) { return (i + 1) * fresh - 1; });
-    all.max_context = context + fresh;
-    all.total_context = sequences * all.max_context;
-    all.expanded = fresh >= expand_from;
-    batch.runs = {all};
-    const auto floats = [&](float value) { return fill<float>(DType::f32, sequences, [value](i64) { return value; }); };
-    const auto longs = [&] { return fill<i64>(DType::i64, sequences, [](i64) { return 0; }); };
-    sampling = {floats(0), ints(sequences, [](i64) { return 0; }), floats(1), floats(0), floats(1), longs(), longs(),
-                {}};
-    log = ints((kLogRows + 1) * sequences, [](i64) { return 0; }).view({kLogRows + 1, sequences});
+// What all cases together need.
+Limits bench_limits(const Flags& flags) {
+  Limits limits{.max_tokens = 1, .max_sequences = 1, .max_steps = flags.steps + kSpareSteps, .block_size = 64};
+  const auto hold = [&](i64 sequences, i64 fresh, i64 length) {
+    limits.max_tokens = std::max(limits.max_tokens, sequences * fresh);
+    limits.max_sequences = std::max(limits.max_sequences, sequences);
+    limits.max_seq_len = std::max(limits.max_seq_len, length);
+    limits.blocks = std::max(limits.blocks, sequences * limits.blocks_of(length));
+  };
+  if (!flags.no_decode)
+    for (const i64 b : flags.batches)
+      for (const i64 c : flags.contexts) hold(b, 1, c + limits.max_steps);
+  for (const i64 t : flags.prefills) hold(1, t, t);
+  return limits;
+}
+
+// A pass of `sequences` sequences with `context` tokens before it and `fresh` in it, and `steps - 1` passes after it.
+StepPlan bench_plan(const Limits& limits, i64 sequences, i64 context, i64 fresh, i64 steps) {
+  StepPlan plan;
+  plan.steps = steps;
+  std::vector<TokenId> ids(static_cast<std::size_t>(fresh));
+  std::vector<std::int32_t> table(static_cast<std::size_t>(limits.blocks_of(context + fresh + steps - 1)));
+  std::iota(table.begin(), table.end(), 0);
+  for (i64 s = 0; s < sequences; ++s) {
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<TokenId>(100 + (s * fresh + static_cast<i64>(i)) * 37 % 1000);
+    plan.add_sequence(ids, context, table, limits.block_size);
+    plan.add_row({{.temperature = 0}});
+    for (std::int32_t& block : table) block += static_cast<std::int32_t>(table.size());
   }
-
-  Batch batch;
-  SampleArgs sampling;
-  Tensor log;
-
- private:
-  template <typename T, typename F>
-  Tensor fill(DType dtype, i64 n, F value) {
-    std::vector<T> values(static_cast<std::size_t>(n));
-    for (i64 i = 0; i < n; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(value(i));
-    Tensor x = arena_->empty({n}, dtype);
-    x = Tensor(x.data(), dtype, {n}, backend_.device());
-    backend_.upload(x, values.data());
-    return x;
-  }
-  Backend& backend_;
-  Storage storage_;
-  std::unique_ptr<Arena> arena_;
-};
-
-// The model with random weights, and a cache of `rows` tokens.
-class Session {
- public:
-  Session(Backend& backend, const ModelArgs& args, const ComputeOptions& options, i64 rows)
-      : backend_(backend),
-        args_(args),
-        options_(options),
-        store_(backend, 0, 1),
-        model_(Params(store_, args_, options_)),
-        cache_(backend, args_, args_.n_layers, (rows + Inputs::kBlock - 1) / Inputs::kBlock, Inputs::kBlock,
-               options_.compute) {}
-
-  i64 expand_from() const { return options_.attn == AttnImpl::naive ? 0 : backend_.expand_from(); }
-  void prepare(const Batch& batch, const SampleArgs& sampling) {
-    TraceBackend nothing;
-    Arena measure;
-    pass(nothing, measure, batch, sampling, nullptr);
-    const std::size_t need = measure.peak() + (1u << 20);
-    if (need > capacity_) {
-      arena_ = Arena(backend_.allocate(need));
-      capacity_ = need;
-    }
-  }
-  void run(const Batch& batch, const SampleArgs& sampling, const Tensor* log) {
-    pass(backend_, arena_, batch, sampling, log);
-  }
-
- private:
-  void pass(Backend& backend, Arena& arena, const Batch& batch, const SampleArgs& sampling, const Tensor* log) {
-    const ArenaScope scope(arena);
-    Context ctx{backend, arena, ranks_, options_};
-    const Tensor logits = model_(ctx, batch, cache_);
-    const Tensor drawn = ops::sample(ctx, logits, sampling);
-    if (log != nullptr) ops::advance(ctx, batch, drawn, sampling.step, *log, Inputs::kBlock);
-  }
-
-  Backend& backend_;
-  ModelArgs args_;
-  ComputeOptions options_;
-  SingleCommunicator ranks_;
-  WeightStore store_;
-  Transformer model_;
-  LatentCache cache_;
-  Arena arena_;
-  std::size_t capacity_ = 0;
-};
+  return plan;
+}
 
 // Seconds of one of many tiny operations, recorded one after another: what a kernel costs besides its work.
 double kernel_gap(Backend& backend) {
@@ -160,62 +95,40 @@ double kernel_gap(Backend& backend) {
   return best;
 }
 
-void bench_decode(const Flags& flags, Backend& backend, const ModelArgs& args, Session& session, i64 batch, i64 context,
-                  double gap) {
-  const i64 room = context + flags.steps + 16;
-  Inputs inputs(backend, batch, context, 1, room, session.expand_from());
-  const i64 rounded = DecodeGraphs::rounded_context(room);
-  inputs.batch.runs[0].max_context = rounded;
-  inputs.batch.runs[0].total_context = batch * rounded;
-  session.prepare(inputs.batch, inputs.sampling);
-  DecodeGraphs graphs(backend);
-  const auto step = [&] {
-    const auto pass = [&] { session.run(inputs.batch, inputs.sampling, &inputs.log); };
-    flags.no_graphs ? pass() : graphs.run(batch, rounded, pass);
-  };
-  for (int i = 0; i < 4; ++i) step();
+void bench_decode(const Flags& flags, Backend& backend, Runner& runner, i64 batch, i64 context, double gap) {
+  // By expanded heads, the host gives each step its inputs: then the first one is taken again and again.
+  const i64 steps = flags.attn == "naive" ? 1 : flags.steps + kSpareSteps;
+  const Runner::Pass pass = runner.prepare(bench_plan(runner.limits(), batch, context, 1, steps));
+  for (int i = 0; i < 4; ++i) runner.enqueue(pass);
   backend.synchronize();
   const auto start = Clock::now();
-  for (i64 i = 0; i < flags.steps; ++i) step();
+  for (i64 i = 0; i < flags.steps; ++i) runner.enqueue(pass);
   backend.synchronize();
   const double seconds = seconds_since(start) / static_cast<double>(flags.steps);
-  const double floor = decode_bytes(args, batch, context) / flags.bandwidth;
-  const i64 operations = graphs.operations(batch, rounded);
+  const double floor = decode_bytes(runner.args(), batch, context) / flags.bandwidth;
+  const i64 operations = runner.graphs().operations(batch, pass.batch.runs.front().max_context);
   std::printf(
       "decode   batch %4lld ctx %6lld  %8.3f ms/step %10.1f tok/s  floor %7.3f ms  share %5.1f %%  kernels/layer "
       "%.1f  gaps up to %.3f ms\n",
       static_cast<long long>(batch), static_cast<long long>(context), seconds * 1e3,
       static_cast<double>(batch) / seconds, floor * 1e3, 100 * floor / seconds,
-      static_cast<double>(operations) / static_cast<double>(args.n_layers),
+      static_cast<double>(operations) / static_cast<double>(runner.args().n_layers),
       static_cast<double>(operations) * gap * 1e3);
   std::fflush(stdout);
 }
 
-void bench_prefill(Backend& backend, Session& session, i64 tokens) {
-  Inputs inputs(backend, 1, 0, tokens, tokens, session.expand_from());
-  session.prepare(inputs.batch, inputs.sampling);
+void bench_prefill(Backend& backend, Runner& runner, i64 tokens) {
+  const Runner::Pass pass = runner.prepare(bench_plan(runner.limits(), 1, 0, tokens, 1));
   double best = 1e30;
   for (int i = 0; i < 3; ++i) {
     const auto start = Clock::now();
-    session.run(inputs.batch, inputs.sampling, nullptr);
+    runner.enqueue(pass);
     backend.synchronize();
     best = std::min(best, seconds_since(start));
   }
   std::printf("prefill  tokens %6lld          %8.3f ms      %10.1f tok/s\n", static_cast<long long>(tokens), best * 1e3,
               static_cast<double>(tokens) / best);
   std::fflush(stdout);
-}
-
-// Throws Error before anything is loaded when the weights and a cache of `rows` tokens cannot fit.
-void require_memory(const Backend& backend, const ModelArgs& args, const ComputeOptions& options, i64 rows) {
-  const RunnerOptions room{.max_tokens = 1,
-                           .max_sequences = 1,
-                           .max_seq_len = args.max_seq_len,
-                           .blocks = (rows + Inputs::kBlock - 1) / Inputs::kBlock,
-                           .block_size = Inputs::kBlock,
-                           .compute = options};
-  const auto memory = backend.memory();
-  if (memory) fitting_blocks(measure_memory(args, room), room, memory);
 }
 
 // How long a checkpoint's weights take to their places on the device.
@@ -236,38 +149,41 @@ void bench_load(const Flags& flags) {
 void run(const Flags& flags) {
   if (!flags.load.empty()) return bench_load(flags);
   if (flags.config.empty()) throw UsageError("name a configuration with --config");
-  const ModelArgs args = bench_args(flags);
+  ModelArgs args = bench_args(flags);
   std::string choice;
   const auto backend = create_backend(flags.device, static_cast<int>(flags.threads), &choice);
   ComputeOptions options;
   options.gemm = flags.gemm == "fp8" ? GemmMode::fp8 : GemmMode::bf16;
   options.attn = flags.attn == "naive" ? AttnImpl::naive : AttnImpl::absorb;
   options.fused = !flags.plain;
-  i64 rows = 64;
-  if (!flags.no_decode)
-    for (const i64 b : flags.batches)
-      for (const i64 c : flags.contexts) rows = std::max(rows, b * (c + flags.steps + 16 + Inputs::kBlock));
-  for (const i64 t : flags.prefills) rows = std::max(rows, t + Inputs::kBlock);
   std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
-              static_cast<long long>(args.n_layers), std::string(args.format().name).c_str(), flags.gemm.c_str(),
+              static_cast<long long>(args.n_layers), std::string(args.format().name()).c_str(), flags.gemm.c_str(),
               flags.attn.c_str(), choice.c_str());
+  if (flags.explain_kernels) {
+    std::vector<i64> tokens = flags.batches;
+    tokens.insert(tokens.end(), flags.prefills.begin(), flags.prefills.end());
+    return explain_kernels(*backend, args, options.gemm, tokens);
+  }
   if (flags.engine) {
     std::vector<EngineCase> cases;
     for (const i64 b : flags.batches)
       for (const i64 c : flags.contexts) cases.push_back({b, c, flags.steps, !flags.no_graphs});
     return bench_engine(*backend, args, options, cases);
   }
-  require_memory(*backend, args, options, rows);
+  const Limits limits = bench_limits(flags);
+  args.max_seq_len = std::max(args.max_seq_len, limits.max_seq_len);  // tables of rotations, for as long as is asked
   const auto start = Clock::now();
-  Session session(*backend, args, options, rows);
+  SingleCommunicator comm;
+  Runner runner(*backend, comm, WeightStore(*backend, 0, 1), args,
+                {.limits = limits, .record = !flags.no_graphs, .compute = options});
   backend->synchronize();
   std::printf("weights and cache ready after %.1f s\n", seconds_since(start));
   const double gap = kernel_gap(*backend);
   if (gap > 0) std::printf("a recorded operation without work takes %.2f us\n", gap * 1e6);
   if (!flags.no_decode)
     for (const i64 b : flags.batches)
-      for (const i64 c : flags.contexts) bench_decode(flags, *backend, args, session, b, c, gap);
-  for (const i64 t : flags.prefills) bench_prefill(*backend, session, t);
+      for (const i64 c : flags.contexts) bench_decode(flags, *backend, runner, b, c, gap);
+  for (const i64 t : flags.prefills) bench_prefill(*backend, runner, t);
 }
 
 }  // namespace
@@ -291,6 +207,8 @@ void add_bench(CLI::App& app) {
   command->add_option("--bandwidth", flags->bandwidth, "Bytes a second of the floor")->capture_default_str();
   command->add_flag("--no-decode", flags->no_decode, "Measure prompts only");
   command->add_flag("--engine", flags->engine, "Requests through the engine, as generate and chat run them");
+  command->add_flag("--explain-kernels", flags->explain_kernels,
+                    "Print the kernel of each product for these batches and prompts instead");
   command->add_flag("--plain", flags->plain, "Plain operations only");
   command->add_flag("--mmap", flags->mmap, "With --load on the CPU: use the weights where their files are mapped");
   command->add_flag("--no-graphs", flags->no_graphs, "Do not record passes");

@@ -10,7 +10,7 @@
 namespace fathom {
 namespace {
 
-constexpr i64 kBlockSize = 16, kSteps = 8, kChunk = 4096;
+constexpr i64 kChunk = 4096, kWarmUp = 24;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -19,16 +19,8 @@ struct Times {
   double first = 0, rest = 0;
 };
 
-Times answer(Runner& runner, const EngineCase& one, bool ahead, std::uint32_t seed) {
-  const RunnerOptions& room = runner.options();
-  Engine engine(runner, {.max_batch_size = room.max_sequences,
-                         .max_seq_len = room.max_seq_len,
-                         .chunk = kChunk,
-                         .blocks = room.blocks,
-                         .block_size = kBlockSize,
-                         .vocab_size = runner.args().vocab_size,
-                         .prefix_reuse = false,
-                         .max_steps = ahead ? kSteps : 1});
+Times answer(Runner& runner, const EngineCase& one, std::uint32_t seed) {
+  Engine engine(runner, {.limits = runner.limits(), .vocab_size = runner.args().vocab_size, .prefix_reuse = false});
   for (i64 id = 0; id < one.batch; ++id) {
     Request request{.id = id, .sampling = {.temperature = 0}, .max_new_tokens = one.steps + 1};
     for (i64 i = 0; i < one.context; ++i) {
@@ -52,25 +44,20 @@ Times answer(Runner& runner, const EngineCase& one, bool ahead, std::uint32_t se
 
 void bench_engine(Backend& backend, const ModelArgs& args, const ComputeOptions& compute,
                   std::span<const EngineCase> cases) {
-  RunnerOptions room{.max_tokens = 1,
-                     .max_sequences = 1,
-                     .max_seq_len = 1,
-                     .block_size = kBlockSize,
-                     .max_steps = kSteps,
-                     .compute = compute};
+  RunnerOptions options{.limits = {.max_tokens = 1, .max_sequences = 1}, .compute = compute};
+  Limits& room = options.limits;
   for (const EngineCase& one : cases) {
     room.max_sequences = std::max(room.max_sequences, one.batch);
     room.max_seq_len = std::max(room.max_seq_len, one.context + one.steps + 1);
     room.max_tokens = std::max({room.max_tokens, std::min(kChunk, one.context * one.batch), one.batch});
     room.blocks = std::max(room.blocks, one.batch * room.blocks_of(one.context + one.steps + 1));
-    room.record = room.record && one.record;
+    options.record = options.record && one.record;
   }
   SingleCommunicator comm;
-  Runner runner(backend, comm, WeightStore(backend, 0, 1), args, room);
-  const bool ahead = backend.device().type == DeviceType::cuda && compute.attn == AttnImpl::absorb;
+  Runner runner(backend, comm, WeightStore(backend, 0, 1), args, options);
   for (const EngineCase& one : cases) {
-    answer(runner, {.batch = one.batch, .context = std::min<i64>(one.context, 16), .steps = 3 * kSteps}, ahead, 1);
-    const Times times = answer(runner, one, ahead, 2);
+    answer(runner, {.batch = one.batch, .context = std::min<i64>(one.context, 16), .steps = kWarmUp}, 1);
+    const Times times = answer(runner, one, 2);
     std::printf("engine   batch %4lld ctx %6lld  %8.3f ms/step %10.1f tok/s  first token of all after %.3f s\n",
                 static_cast<long long>(one.batch), static_cast<long long>(one.context),
                 times.rest / static_cast<double>(one.steps) * 1e3,

@@ -51,7 +51,7 @@ struct Outputs {
 Outputs compute(Runner& runner, const std::vector<TokenId>& prompt, const std::vector<TokenId>& then,
                 const LogitsFlags& flags) {
   Outputs all;
-  const auto length = static_cast<i64>(prompt.size()), block_size = runner.options().block_size;
+  const auto length = static_cast<i64>(prompt.size()), block_size = runner.limits().block_size;
   const i64 chunk = flags.chunk > 0 ? flags.chunk : length;
   if (flags.hidden) all.hidden.resize(static_cast<std::size_t>(runner.args().n_layers));
   for (i64 start = 0; start < length; start += chunk) {
@@ -100,16 +100,11 @@ void run(const LogitsFlags& flags) {
         args.max_seq_len, total);
   const auto backend = flags.run.backend();
   SingleCommunicator comm;
-  constexpr i64 kBlockSize = 16;
   const auto length = static_cast<i64>(prompt.size());
+  Limits limits{.max_tokens = flags.chunk > 0 ? std::min(flags.chunk, length) : length, .max_sequences = 1};
+  limits.max_seq_len = total;
   Runner runner(*backend, comm, *source.checkpoint, args,
-                {.max_tokens = flags.chunk > 0 ? std::min(flags.chunk, length) : length,
-                 .max_sequences = 1,
-                 .max_seq_len = total,
-                 .blocks = (total + kBlockSize - 1) / kBlockSize,
-                 .block_size = kBlockSize,
-                 .map = flags.run.session.map,
-                 .compute = flags.run.options().compute});
+                {.limits = limits, .map = flags.run.session.map, .compute = flags.run.options().compute});
   write(flags.out, compute(runner, prompt, then, flags), args.vocab_size, args.dim);
 }
 

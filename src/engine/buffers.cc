@@ -22,7 +22,8 @@ std::vector<std::uint8_t> seen_bits(const StepPlan& plan, i64 width) {
 void upload_tables(Backend& backend, const Tensor& table, const StepPlan& plan) {
   constexpr i64 kOnePiece = i64{64} << 10;  // bytes
   const bool whole = table.bytes() <= kOnePiece;
-  std::vector<std::int32_t> all(whole ? static_cast<std::size_t>(table.numel()) : 0);
+  constexpr std::int32_t kNoBlock = -(1 << 24);  // its slots are negative, and reading them fails at once
+  std::vector<std::int32_t> all(whole ? static_cast<std::size_t>(table.numel()) : 0, kNoBlock);
   for (i64 s = 0; s < plan.sequences(); ++s) {
     const std::int32_t first = plan.block_starts[static_cast<std::size_t>(s)],
                        count = plan.block_starts[static_cast<std::size_t>(s) + 1] - first;
@@ -37,29 +38,25 @@ void upload_tables(Backend& backend, const Tensor& table, const StepPlan& plan) 
 
 }  // namespace
 
-PassBuffers::PassBuffers(Arena& arena, const ModelArgs& args, const RunnerOptions& options)
-    : max_steps_(options.max_steps) {
-  const i64 tokens = options.max_tokens, sequences = options.max_sequences;
-  const auto i32s = [&](i64 n) { return arena.empty({n}, DType::i32); };
-  const auto f32s = [&] { return arena.empty({sequences}, DType::f32); };
-  const auto i64s = [&] { return arena.empty({sequences}, DType::i64); };
-  ids_ = i32s(tokens), positions_ = i32s(tokens), slots_ = i32s(tokens);
-  block_tables_ = arena.empty({sequences, options.blocks_of(options.max_seq_len)}, DType::i32);
-  seen_ = arena.empty({sequences, (args.vocab_size + 7) / 8}, DType::u8);
-  log_ = i32s((1 + max_steps_) * sequences);
-  seq_starts_ = i32s(2 * sequences), context_starts_ = i32s(2 * sequences), context_lens_ = i32s(sequences);
-  logit_rows_ = i32s(sequences), top_k_ = i32s(sequences);
-  temperature_ = f32s(), top_p_ = f32s(), min_p_ = f32s(), repetition_penalty_ = f32s();
-  seed_ = i64s(), step_ = i64s();
+PassBuffers::PassBuffers(Arena& arena, const ModelArgs& args, const Limits& limits) : max_steps_(limits.max_steps) {
+  const i64 sequences = limits.max_sequences;
+  const auto i32s = [&](const Shape& shape) { return arena.empty(shape, DType::i32); };
+  for (Tensor* each : {&ids_, &positions_, &slots_}) *each = i32s({limits.max_tokens});
+  block_tables_ = i32s({sequences, limits.blocks_of(limits.max_seq_len)});
+  seen_ = arena.empty({limits.max_rows, (args.vocab_size + 7) / 8}, DType::u8);
+  log_ = i32s({(1 + max_steps_) * sequences});
+  seq_starts_ = i32s({2 * sequences}), context_starts_ = i32s({2 * sequences}), context_lens_ = i32s({sequences});
+  logit_rows_ = i32s({limits.max_rows});
+  sampling_ = arena.empty({limits.max_rows, sizeof(RowSampling)}, DType::u8);
   auto* first = static_cast<std::byte*>(seq_starts_.data());
-  const i64 bytes = static_cast<std::byte*>(step_.data()) + step_.bytes() - first;
+  const i64 bytes = static_cast<std::byte*>(sampling_.data()) + sampling_.bytes() - first;
   together_ = Tensor(first, DType::u8, {bytes}, seq_starts_.device());
   image_.resize(static_cast<std::size_t>(bytes));
 }
 
-i64 PassBuffers::bytes(const ModelArgs& args, const RunnerOptions& options) {
+i64 PassBuffers::bytes(const ModelArgs& args, const Limits& limits) {
   Arena measure;
-  const PassBuffers buffers(measure, args, options);
+  const PassBuffers buffers(measure, args, limits);
   return static_cast<i64>(measure.peak());
 }
 
@@ -73,15 +70,7 @@ PassBuffers::Inputs PassBuffers::largest(i64 tokens, i64 sequences, i64 max_cont
                       .total_context = sequences * max_context,
                       .max_context = max_context,
                       .expanded = expanded};
-  return {{.ids = ids_, .logit_rows = logit_rows_, .runs = {all}},
-          {.temperature = temperature_,
-           .top_k = top_k_,
-           .top_p = top_p_,
-           .min_p = min_p_,
-           .repetition_penalty = repetition_penalty_,
-           .seed = seed_,
-           .step = step_,
-           .seen = seen_}};
+  return {{.ids = ids_, .logit_rows = logit_rows_, .runs = {all}}, {.rows = sampling_, .seen = seen_}};
 }
 
 Tensor PassBuffers::log(i64 count) const {
@@ -106,14 +95,7 @@ PassBuffers::Inputs PassBuffers::upload(Backend& backend, const StepPlan& plan, 
   const Tensor positions = send(positions_, plan.positions), slots = send(slots_, plan.slots),
                lens = fill(context_lens_, plan.context_lens), table = block_tables_.narrow(0, 0, plan.sequences());
   Inputs inputs{{.ids = send(ids_, plan.ids), .logit_rows = fill(logit_rows_, plan.logit_rows), .runs = {}},
-                {.temperature = fill(temperature_, plan.temperature),
-                 .top_k = fill(top_k_, plan.top_k),
-                 .top_p = fill(top_p_, plan.top_p),
-                 .min_p = fill(min_p_, plan.min_p),
-                 .repetition_penalty = fill(repetition_penalty_, plan.repetition_penalty),
-                 .seed = fill(seed_, plan.seed),
-                 .step = fill(step_, plan.step),
-                 .seen = {}}};
+                {.rows = fill(sampling_, plan.sampling), .seen = {}}};
   std::vector<std::int32_t> seq_starts, context_starts;  // of each run from 0
   for (const ops::RunShape& run : ops::attention_runs(plan.seq_starts, plan.context_lens, expand_from)) {
     const auto at = static_cast<i64>(seq_starts.size());

@@ -3,20 +3,20 @@
 
 #include <vector>
 
-#include "engine/options.h"
+#include "engine/limits.h"
 #include "engine/plan.h"
 #include "model/args.h"
-#include "ops/sampling.h"
+#include "ops/backend.h"
 
 namespace fathom {
 
 class PassBuffers {
  public:
   // Takes its memory from the arena; a measuring one gives addresses that serve shapes alone.
-  PassBuffers(Arena& arena, const ModelArgs& args, const RunnerOptions& options);
+  PassBuffers(Arena& arena, const ModelArgs& args, const Limits& limits);
 
   // Bytes that it takes from an arena.
-  static i64 bytes(const ModelArgs& args, const RunnerOptions& options);
+  static i64 bytes(const ModelArgs& args, const Limits& limits);
 
   struct Inputs {
     Batch batch;
@@ -35,16 +35,15 @@ class PassBuffers {
   Tensor fill(const Tensor& buffer, const std::vector<T>& values);
 
   i64 max_steps_;
-  Tensor ids_, positions_, slots_;                           // int32 [max_tokens]
-  Tensor block_tables_;                                      // int32 [max_sequences, blocks of the longest sequence]
-  Tensor seen_;                                              // u8 [max_sequences, ceil(vocab_size / 8)]
-  Tensor log_;                                               // int32 [(1 + max_steps) * max_sequences]
-  Tensor seq_starts_, context_starts_;                       // int32 [2 max_sequences]: those of each run begin with 0
-  Tensor context_lens_;                                      // int32 [max_sequences]
-  Tensor logit_rows_, top_k_;                                // int32 [max_sequences]
-  Tensor temperature_, top_p_, min_p_, repetition_penalty_;  // float32 [max_sequences]
-  Tensor seed_, step_;                                       // int64 [max_sequences]
-  // From seq_starts_ to step_ they lie one after another: all of them, and their bytes on the host.
+  Tensor ids_, positions_, slots_;      // int32 [max_tokens]
+  Tensor block_tables_;                 // int32 [max_sequences, blocks of the longest sequence]
+  Tensor seen_;                         // u8 [max_rows, ceil(vocab_size / 8)]
+  Tensor log_;                          // int32 [(1 + max_steps) * max_sequences]
+  Tensor seq_starts_, context_starts_;  // int32 [2 max_sequences]: those of each run begin with 0
+  Tensor context_lens_;                 // int32 [max_sequences]
+  Tensor logit_rows_;                   // int32 [max_rows]
+  Tensor sampling_;                     // RowSampling [max_rows]
+  // From seq_starts_ to sampling_ they lie one after another: all of them, and their bytes on the host.
   Tensor together_;  // u8
   std::vector<std::byte> image_;
 };

@@ -12,7 +12,7 @@ void Engine::submit(Request request) {
     pending_.push_back(std::move(event));
   } else if (scheduler_.has(request.id)) {
     fail("request {} is still unfinished; ids must be unique", request.id);
-  } else if (request.max_new_tokens == 0 || event.usage.prompt_tokens == scheduler_.options().max_seq_len) {
+  } else if (request.max_new_tokens == 0 || event.usage.prompt_tokens == scheduler_.options().limits.max_seq_len) {
     event.finish = FinishReason::length;  // no room for an answer: an empty one, as the reference gives
     pending_.push_back(std::move(event));
   } else {

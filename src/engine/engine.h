@@ -16,7 +16,7 @@ class Engine {
 
   // Queues a request. One that cannot be served is answered by an error event of the next step; its id must be free.
   void submit(Request request);
-  // Runs one pass, or several decode passes (SchedulerOptions::max_steps), and returns what came of it: the events of a
+  // Runs one pass, or several decode passes (Limits::max_steps), and returns what came of it: the events of a
   // request in order, those of different requests in no particular one.
   std::vector<Event> step();
   // Forgets a request at once: no more events of it. What it computed stays findable. False when unknown or finished.

@@ -23,57 +23,54 @@ class AbsentRanks final : public Communicator {
   int rank_, size_;
 };
 
-i64 wanted_blocks(const RunnerOptions& options) {
-  return options.blocks > 0 ? options.blocks : options.max_sequences * options.blocks_of(options.max_seq_len);
-}
-
 double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
 
 }  // namespace
 
-i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
-  TraceBackend nothing;
-  AbsentRanks ranks(rank, size);
+i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options,
+                    const WeightStore& store) {
+  const Limits& limits = options.limits;
+  TraceBackend nothing(store.backend());
+  AbsentRanks ranks(store.rank(), store.world_size());
   Arena inputs, measure;
-  const PassBuffers buffers(inputs, args, options);
-  const i64 blocks = wanted_blocks(options);
-  const LatentCache cache(nothing, args, args.n_layers, blocks, options.block_size, options.compute.compute);
+  const PassBuffers buffers(inputs, args, limits);
+  const i64 blocks = limits.wanted_blocks();
+  const LatentCache cache(nothing, args, args.n_layers, blocks, limits.block_size, options.compute.compute);
   Context ctx{nothing, measure, ranks, options.compute};
-  const i64 context = std::min(options.max_seq_len, blocks * options.block_size);
+  const i64 context = std::min(limits.max_seq_len, blocks * limits.block_size);
   const auto pass = [&](const PassBuffers::Inputs& all) {
     const ArenaScope scope(measure);
     ops::sample(ctx, model(ctx, all.batch, cache), all.sampling);
   };
   // Sequences may share all their blocks.
   const bool naive = options.compute.attn == AttnImpl::naive;
-  pass(buffers.largest(options.max_tokens, options.max_sequences, context, naive));
+  pass(buffers.largest(limits.max_tokens, limits.max_sequences, context, naive));
   // Of expanded sequences, only one is longer than those that are expanded together.
-  if (!naive) pass(buffers.largest(options.max_tokens, 1, std::max(context, ops::kExpandedKeys), true));
+  if (!naive) pass(buffers.largest(limits.max_tokens, 1, std::max(context, ops::kExpandedKeys), true));
   return static_cast<i64>(measure.peak());
 }
 
-MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
-  WeightStore store(rank, size);
-  const Transformer model(Params(store, args, options.compute));
-  return {store.bytes(), measure_scratch(model, args, options, rank, size) + PassBuffers::bytes(args, options),
-          args.n_layers * options.block_size * (args.kv_lora_rank + args.qk_rope_head_dim) *
-              size_of(options.compute.compute)};
+MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, const WeightStore& store) {
+  WeightStore recorder = store.recorder();
+  const Transformer model(Params(recorder, args, options.compute));
+  return {recorder.bytes(), measure_scratch(model, args, options, recorder) + PassBuffers::bytes(args, options.limits),
+          LatentCache::block_bytes(args, args.n_layers, options.limits.block_size, options.compute.compute)};
 }
 
-i64 fitting_blocks(const MemoryNeed& need, const RunnerOptions& options, const std::optional<DeviceMemory>& memory) {
-  const i64 wanted = wanted_blocks(options);
+i64 fitting_blocks(const MemoryNeed& need, const Limits& limits, const std::optional<DeviceMemory>& memory) {
+  const i64 wanted = limits.wanted_blocks();
   if (!memory) return wanted;
   // Kernels keep scratch of their own, and memory is given out in pieces.
   const i64 reserve = (i64{1} << 28) + memory->total / 100;
   const i64 room = (memory->free - need.weights - need.scratch - reserve) / need.block;
-  const i64 least = options.blocks > 0 ? wanted : options.blocks_of(options.max_seq_len);
+  const i64 least = limits.blocks > 0 ? wanted : limits.blocks_of(limits.max_seq_len);
   CHECK(room >= least,
         "{} is too small: {:.2f} GiB of weights, {:.2f} GiB of scratch for passes of {} tokens, {:.2f} GiB of cache "
         "for {} tokens and {:.2f} GiB in reserve are needed, and {:.2f} of {:.2f} GiB are free; a smaller --chunk, "
         "--max-seq-len, --max-batch-size or --cache-tokens needs less, FP8 weights (fathom quantize) take half of "
         "bf16, --device cpu uses the machine's memory",
-        memory->device, gib(need.weights), gib(need.scratch), options.max_tokens, gib(least * need.block),
-        least * options.block_size, gib(reserve), gib(memory->free), gib(memory->total));
+        memory->device, gib(need.weights), gib(need.scratch), limits.max_tokens, gib(least * need.block),
+        least * limits.block_size, gib(reserve), gib(memory->free), gib(memory->total));
   return std::min(wanted, room);
 }
 

@@ -9,27 +9,27 @@ namespace {
 
 constexpr i64 kGiB = i64{1} << 30;
 
-RunnerOptions options_of(i64 blocks) {
-  return {.max_tokens = 64, .max_sequences = 4, .max_seq_len = 1600, .blocks = blocks, .block_size = 16, .compute = {}};
+Limits limits_of(i64 blocks) {
+  return {.max_tokens = 64, .max_sequences = 4, .max_rows = 4, .max_seq_len = 1600, .blocks = blocks, .block_size = 16};
 }
 
 std::optional<DeviceMemory> device(i64 free) { return DeviceMemory{"GPU 0 (a card)", free, 100 * kGiB}; }
 
 TEST(Memory, CacheTakesWhatIsWantedOrWhatFits) {
   const MemoryNeed need{10 * kGiB, 2 * kGiB, kGiB / 16};
-  EXPECT_EQ(fitting_blocks(need, options_of(0), std::nullopt), 400);  // four sequences of 100 blocks
-  EXPECT_EQ(fitting_blocks(need, options_of(7), std::nullopt), 7);    // as asked
-  EXPECT_EQ(fitting_blocks(need, options_of(0), device(90 * kGiB)), 400);
+  EXPECT_EQ(fitting_blocks(need, limits_of(0), std::nullopt), 400);  // four sequences of 100 blocks
+  EXPECT_EQ(fitting_blocks(need, limits_of(7), std::nullopt), 7);    // as asked
+  EXPECT_EQ(fitting_blocks(need, limits_of(0), device(90 * kGiB)), 400);
   // 12 GiB are taken, a quarter and a hundredth of the card stay free: 18.75 GiB are left for the cache.
-  EXPECT_EQ(fitting_blocks(need, options_of(0), device(32 * kGiB)), 300);
-  EXPECT_EQ(fitting_blocks(need, options_of(200), device(32 * kGiB)), 200);
+  EXPECT_EQ(fitting_blocks(need, limits_of(0), device(32 * kGiB)), 300);
+  EXPECT_EQ(fitting_blocks(need, limits_of(200), device(32 * kGiB)), 200);
 }
 
 TEST(Memory, TooLittleIsToldWithNumbersAndOptions) {
   const MemoryNeed need{10 * kGiB, 2 * kGiB, kGiB / 16};
   const auto refusal = [&](i64 blocks, i64 free) {
     try {
-      fitting_blocks(need, options_of(blocks), device(free));
+      fitting_blocks(need, limits_of(blocks), device(free));
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -48,8 +48,8 @@ TEST(Memory, TooLittleIsToldWithNumbersAndOptions) {
 // table of rotations.
 TEST(Memory, WeightsAreThoseOfTheManifest) {
   ModelArgs args;
-  RunnerOptions options = options_of(0);
-  options.max_seq_len = args.max_seq_len;
+  RunnerOptions options{.limits = limits_of(0), .compute = {}};
+  options.limits.max_seq_len = args.max_seq_len;
   i64 listed = 0;
   for (const ManifestEntry& entry : manifest(args)) {
     const bool vector = entry.full.shape.rank() == 1;  // kept as float32
@@ -61,7 +61,7 @@ TEST(Memory, WeightsAreThoseOfTheManifest) {
   EXPECT_EQ(need.block, args.n_layers * 16 * (args.kv_lora_rank + args.qk_rope_head_dim) * 2);
   EXPECT_GT(need.scratch, 0);
   RunnerOptions more = options;
-  more.max_tokens *= 4;
+  more.limits.max_tokens *= 4;
   EXPECT_GT(measure_memory(args, more).scratch, need.scratch);
 }
 

@@ -10,31 +10,32 @@
 
 namespace fathom {
 
-// T tokens of S sequences, N of which want their next token drawn.
+// T tokens of S sequences, N of which want their next token drawn. Sequences with fewer new tokens come first, so that
+// those that decode lie together before the long chunks of prompts.
 struct StepPlan {
-  std::vector<TokenId> ids;                // [T]
-  std::vector<std::int32_t> positions;     // [T] from 0
-  std::vector<std::int32_t> slots;         // [T] cache row: block * block_size + offset
-  std::vector<std::int32_t> seq_starts;    // [S + 1] tokens of each sequence
-  std::vector<std::int32_t> context_lens;  // [S] cached tokens of each sequence, this pass's included
-  std::vector<std::int32_t> block_starts;  // [S + 1] into blocks
-  std::vector<std::int32_t> blocks;        // cache blocks of the sequences, one after another
-  std::vector<std::int32_t> logit_rows;    // [N] tokens whose logits are wanted
+  std::vector<TokenId> ids;                   // [T]
+  std::vector<std::int32_t> positions;        // [T] from 0
+  std::vector<std::int32_t> slots;            // [T] cache row: block * block_size + offset
+  std::vector<std::int32_t> seq_starts{0};    // [S + 1] tokens of each sequence
+  std::vector<std::int32_t> context_lens;     // [S] cached tokens of each sequence, this pass's included
+  std::vector<std::int32_t> block_starts{0};  // [S + 1] into blocks
+  std::vector<std::int32_t> blocks;           // cache blocks of the sequences, one after another
+  std::vector<std::int32_t> logit_rows;       // [N] tokens whose logits are wanted
 
-  std::vector<float> temperature;         // [N]; as in SamplingParams
-  std::vector<std::int32_t> top_k;        // [N]
-  std::vector<float> top_p;               // [N]
-  std::vector<float> min_p;               // [N]
-  std::vector<float> repetition_penalty;  // [N]
-  std::vector<i64> seed;                  // [N]
-  std::vector<i64> step;                  // [N] tokens drawn before
-  std::vector<std::int32_t> n_logprobs;   // [N]
-  std::vector<std::int32_t> seen_starts;  // [N + 1] into seen
-  std::vector<TokenId> seen;              // tokens already in the sequences that have a repetition penalty
+  std::vector<RowSampling> sampling;         // [N]
+  std::vector<std::int32_t> n_logprobs;      // [N]
+  std::vector<std::int32_t> seen_starts{0};  // [N + 1] into seen
+  std::vector<TokenId> seen;                 // tokens already in the sequences that have a repetition penalty
 
   // Passes to run one after another, each fed with what the one before has drawn. More than one only for plans that
   // decode; `blocks` then has room for all of them.
   i64 steps = 1;
+
+  // Appends tokens of a sequence, the first at position `start`; `table`: all its cache blocks, in order.
+  void add_sequence(std::span<const TokenId> tokens, i64 start, std::span<const std::int32_t> table, i64 block_size);
+  // Wants the token after the last one appended. `tokens`: those of its sequence so far, if it has a repetition
+  // penalty.
+  void add_row(const RowSampling& row, std::int32_t logprobs = -1, std::span<const TokenId> tokens = {});
 
   i64 tokens() const { return static_cast<i64>(ids.size()); }
   i64 sequences() const { return static_cast<i64>(context_lens.size()); }

@@ -6,19 +6,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/sampling.h"
 #include "base/token_id.h"
 
 namespace fathom {
-
-// How the next token is drawn from the logits.
-struct SamplingParams {
-  float temperature = 1.0f;         // 0 or less: the largest logit
-  std::int32_t top_k = 0;           // 0: no limit
-  float top_p = 1.0f;               // in (0, 1]; 1: no limit
-  float min_p = 0.0f;               // in [0, 1]; 0: no limit
-  float repetition_penalty = 1.0f;  // above 0; 1: none
-  i64 seed = 965;                   // the same seed gives the same tokens, whatever else runs
-};
 
 struct Request {
   i64 id = 0;  // chosen by the caller; unique among unfinished requests

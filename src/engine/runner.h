@@ -23,6 +23,17 @@ class Runner final : public StepRunner {
 
   StepResult run(const StepPlan& plan) override;
 
+  // A plan's inputs on the device, until the next plan comes.
+  struct Pass {
+    Batch batch;
+    SampleArgs sampling;
+    Tensor log;  // int32 [1 + max_steps, N], when each pass makes itself the next one: see ops::advance
+  };
+  // The first half of run(), for benches: checks and uploads. A plan that decodes is shaped for its last step.
+  Pass prepare(const StepPlan& plan);
+  // Enqueues one pass and the drawing of its tokens; a recorded one is replayed.
+  void enqueue(const Pass& pass);
+
   // A pass without drawing, for tools that look at the numbers themselves.
   struct Outputs {
     std::vector<float> logits;               // [N, vocab_size]
@@ -31,19 +42,24 @@ class Runner final : public StepRunner {
   Outputs forward(const StepPlan& plan, bool hidden);
 
   const ModelArgs& args() const { return args_; }
-  // As given, with the numbers that were left open.
-  const RunnerOptions& options() const { return options_; }
+  // Whether the host may plan several decode passes at once, so that the device does not wait for it.
+  bool plans_ahead() const;
+  // What a scheduler may ask for: as given, with the numbers that were left open, and single steps where no plan is to
+  // be made ahead.
+  Limits limits() const;
+  // New tokens of a sequence from which it attends by expanded keys and values.
+  i64 expand_from() const;
+  const Transformer& model() const { return model_; }
+  const LatentCache& cache() const { return cache_; }
   i64 cache_bytes() const { return cache_.bytes(); }
   i64 arena_bytes() const { return arena_bytes_; }
   const DecodeGraphs& graphs() const { return graphs_; }
 
  private:
-  i64 free_blocks() const;
-  // New tokens of a sequence from which it attends by expanded keys and values.
-  i64 expand_from() const;
+  Context context() { return {backend_, arena_, comm_, options_.compute}; }
   void check(const StepPlan& plan) const;
-  StepResult run_steps(const StepPlan& plan);
-  StepResult run_once(const StepPlan& plan);
+  bool steps_alone(const StepPlan& plan) const;
+  StepResult run_once(const StepPlan& plan, const Pass& pass);
 
   Backend& backend_;
   Communicator& comm_;

@@ -21,64 +21,36 @@ struct Scheduler::Sequence {
   i64 remaining() const { return length() - computed; }
 };
 
-namespace {
-
-void add_sampling(StepPlan& plan, const Request& request, i64 step, const std::vector<TokenId>& tokens) {
-  const SamplingParams& sampling = request.sampling;
-  plan.temperature.push_back(sampling.temperature);
-  plan.top_k.push_back(sampling.top_k);
-  plan.top_p.push_back(sampling.top_p);
-  plan.min_p.push_back(sampling.min_p);
-  plan.repetition_penalty.push_back(sampling.repetition_penalty);
-  plan.seed.push_back(sampling.seed);
-  plan.step.push_back(step);
-  plan.n_logprobs.push_back(request.n_logprobs);
-  if (sampling.repetition_penalty != 1.0f) plan.seen.insert(plan.seen.end(), tokens.begin(), tokens.end());
-  plan.seen_starts.push_back(static_cast<std::int32_t>(plan.seen.size()));
-}
-
-// Why these parameters cannot be used; empty when they can. Written so that NaN is refused too.
-std::string sampling_refusal(const SamplingParams& sampling) {
-  if (!(sampling.temperature < 1e6f)) return fmt::format("temperature is {}", sampling.temperature);
-  if (sampling.top_k < 0) return fmt::format("top_k is {}; it must be 0 (no limit) or more", sampling.top_k);
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
-    return fmt::format("top_p is {}; it must be above 0 and at most 1", sampling.top_p);
-  if (!(sampling.min_p >= 0 && sampling.min_p <= 1))
-    return fmt::format("min_p is {}; it must be between 0 and 1", sampling.min_p);
-  if (!(sampling.repetition_penalty > 0 && sampling.repetition_penalty < 1e6f))
-    return fmt::format("repetition_penalty is {}; it must be above 0", sampling.repetition_penalty);
-  return {};
-}
-
-}  // namespace
-
-Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.blocks, options.block_size) {
-  CHECK(options.max_batch_size > 0, "max_batch_size is {}; it must be 1 or more", options.max_batch_size);
-  CHECK(options.max_seq_len > 0, "max_seq_len is {}; it must be 1 or more", options.max_seq_len);
-  CHECK(options.chunk > 0, "chunk is {}; it must be 1 or more", options.chunk);
-  CHECK(options.max_steps > 0, "max_steps is {}; it must be 1 or more", options.max_steps);
+Scheduler::Scheduler(const SchedulerOptions& options)
+    : options_(options), limits_(options_.limits), pool_(limits_.blocks, limits_.block_size) {
+  if (options_.chunk == 0) options_.chunk = limits_.max_tokens;
+  CHECK(limits_.max_sequences > 0, "max_sequences is {}; it must be 1 or more", limits_.max_sequences);
+  CHECK(limits_.max_tokens >= limits_.max_sequences,
+        "max_tokens is {}; a pass must have room for one token of each of {} sequences", limits_.max_tokens,
+        limits_.max_sequences);
+  CHECK(limits_.max_seq_len > 0, "max_seq_len is {}; it must be 1 or more", limits_.max_seq_len);
+  CHECK(options_.chunk > 0, "chunk is {}; it must be 1 or more", options_.chunk);
+  CHECK(limits_.max_steps > 0, "max_steps is {}; it must be 1 or more", limits_.max_steps);
 }
 
 Scheduler::~Scheduler() = default;
 
-i64 Scheduler::blocks_for(i64 tokens) const { return (tokens + options_.block_size - 1) / options_.block_size; }
-
 std::optional<std::string> Scheduler::refusal(const Request& request) const {
   const auto length = static_cast<i64>(request.prompt.size());
   if (length == 0) return "the prompt has no tokens";
-  if (length > options_.max_seq_len)
+  if (length > limits_.max_seq_len)
     return fmt::format(
         "Prompt length exceeds model maximum sequence length (max_seq_len={}): the prompt has {} tokens; shorten it or "
         "raise max_seq_len",
-        options_.max_seq_len, length);
+        limits_.max_seq_len, length);
   for (const TokenId id : request.prompt)
     if (id < 0 || id >= options_.vocab_size)
       return fmt::format("token id {} is outside the vocabulary of {}", id, options_.vocab_size);
   if (request.max_new_tokens < 0)
     return fmt::format("max_new_tokens is {}; it must be 0 or more", request.max_new_tokens);
   if (auto reason = sampling_refusal(request.sampling); !reason.empty()) return reason;
-  const i64 total = std::min(options_.max_seq_len, length + std::min(request.max_new_tokens, options_.max_seq_len));
-  const i64 capacity = pool_.blocks() * options_.block_size;
+  const i64 total = std::min(limits_.max_seq_len, length + std::min(request.max_new_tokens, limits_.max_seq_len));
+  const i64 capacity = pool_.blocks() * limits_.block_size;
   if (total > capacity)
     return fmt::format("the request needs a cache of {} tokens ({} of prompt), and the cache holds {}", total, length,
                        capacity);
@@ -112,30 +84,23 @@ StepPlan Scheduler::plan() {
   share_out_tokens();
   if (secure_blocks()) admit();
   steps_ = steps_together();
+  std::vector<Sequence*> order;
+  for (const Owner& sequence : running_) {
+    sequence->row = -1;
+    if (sequence->planned > 0) order.push_back(sequence.get());
+  }
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->planned < b->planned; });
   StepPlan plan;
   plan.steps = steps_;
-  plan.seq_starts = plan.block_starts = plan.seen_starts = {0};
-  for (const Owner& owner : running_) {
-    Sequence& sequence = *owner;
-    sequence.row = -1;
-    if (sequence.planned == 0) continue;
-    const i64 end = sequence.computed + sequence.planned;
-    for (i64 position = sequence.computed; position < end; ++position) {
-      plan.ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
-      plan.positions.push_back(static_cast<std::int32_t>(position));
-      const std::int32_t block = sequence.blocks[static_cast<std::size_t>(position / options_.block_size)];
-      plan.slots.push_back(static_cast<std::int32_t>(block * options_.block_size + position % options_.block_size));
-    }
-    plan.seq_starts.push_back(static_cast<std::int32_t>(plan.ids.size()));
-    plan.context_lens.push_back(static_cast<std::int32_t>(end));
-    if (steps_ > 1) grow(sequence, end + steps_ - 1);
-    plan.blocks.insert(plan.blocks.end(), sequence.blocks.begin(),
-                       sequence.blocks.begin() + blocks_for(end + steps_ - 1));
-    plan.block_starts.push_back(static_cast<std::int32_t>(plan.blocks.size()));
-    if (end < sequence.length()) continue;
-    sequence.row = plan.rows();
-    plan.logit_rows.push_back(static_cast<std::int32_t>(plan.ids.size() - 1));
-    add_sampling(plan, sequence.request, sequence.usage.completion_tokens, sequence.tokens);
+  for (Sequence* sequence : order) {
+    const i64 start = sequence->computed, end = start + sequence->planned, longest = end + steps_ - 1;
+    grow(*sequence, longest);
+    const std::span tokens(sequence->tokens), blocks(sequence->blocks);
+    plan.add_sequence(tokens.subspan(static_cast<std::size_t>(start), static_cast<std::size_t>(sequence->planned)),
+                      start, blocks.first(static_cast<std::size_t>(limits_.blocks_of(longest))), limits_.block_size);
+    if (end < sequence->length()) continue;
+    sequence->row = plan.rows();
+    plan.add_row({sequence->request.sampling, sequence->usage.completion_tokens}, sequence->request.n_logprobs, tokens);
   }
   return plan;
 }
@@ -143,7 +108,7 @@ StepPlan Scheduler::plan() {
 // Sequences that draw a token each pass come first, then prompts in order of arrival. A pass has room for one token of
 // every sequence, so a prompt moves on however many others are drawing.
 void Scheduler::share_out_tokens() {
-  tokens_left_ = std::max(options_.chunk, options_.max_batch_size);
+  tokens_left_ = limits_.max_tokens;
   for (const Owner& sequence : running_) {
     sequence->planned = sequence->remaining() == 1 ? 1 : 0;
     tokens_left_ -= sequence->planned;
@@ -169,7 +134,7 @@ bool Scheduler::secure_blocks() {
 
 // Gives a sequence the blocks of its first `tokens` tokens; false when there are too few.
 bool Scheduler::grow(Sequence& sequence, i64 tokens) {
-  const i64 wanted = blocks_for(tokens);
+  const i64 wanted = limits_.blocks_of(tokens);
   while (static_cast<i64>(sequence.blocks.size()) < wanted) {
     const auto block = pool_.allocate();
     if (!block) return false;
@@ -180,16 +145,16 @@ bool Scheduler::grow(Sequence& sequence, i64 tokens) {
 
 // Starts waiting sequences while there is room for all their tokens so far: later on they grow only by drawn tokens.
 void Scheduler::admit() {
-  while (!waiting_.empty() && running() < options_.max_batch_size && tokens_left_ > 0) {
+  while (!waiting_.empty() && running() < limits_.max_sequences && tokens_left_ > 0) {
     Sequence& sequence = *waiting_.front();
     if (options_.prefix_reuse) {  // the last token is always computed: its logits are wanted
-      auto found = pool_.match(sequence.tokens, (sequence.length() - 1) / options_.block_size);
+      auto found = pool_.match(sequence.tokens, (sequence.length() - 1) / limits_.block_size);
       sequence.published = static_cast<i64>(found.blocks.size());
       sequence.blocks = std::move(found.blocks);
       sequence.serial = found.serial;
-      sequence.computed = sequence.published * options_.block_size;
+      sequence.computed = sequence.published * limits_.block_size;
     }
-    if (blocks_for(sequence.length()) - sequence.published > pool_.available()) {
+    if (limits_.blocks_of(sequence.length()) - sequence.published > pool_.available()) {
       release_blocks(sequence);
       return;
     }
@@ -207,17 +172,17 @@ void Scheduler::admit() {
 // is drawn (set of seen tokens, reported numbers), none can end for its length on the way, and there are blocks for
 // all. Many sequences make a pass long, and others wait for its end: they get fewer.
 i64 Scheduler::steps_together() const {
-  i64 steps = std::min(options_.max_steps, std::max<i64>(1, 8 * options_.max_steps / std::max<i64>(running(), 8)));
+  i64 steps = std::min(limits_.max_steps, std::max<i64>(1, 8 * limits_.max_steps / std::max<i64>(running(), 8)));
   for (const Owner& s : running_) {
     const Request& request = s->request;
     if (s->planned != 1 || s->remaining() != 1 || request.n_logprobs >= 0 ||
         request.sampling.repetition_penalty != 1.0f)
       return 1;
-    steps = std::min({steps, request.max_new_tokens - s->usage.completion_tokens, options_.max_seq_len - s->length()});
+    steps = std::min({steps, request.max_new_tokens - s->usage.completion_tokens, limits_.max_seq_len - s->length()});
   }
   i64 more = 0;
   for (const Owner& s : running_)
-    more += std::max<i64>(0, blocks_for(s->computed + steps) - static_cast<i64>(s->blocks.size()));
+    more += std::max<i64>(0, limits_.blocks_of(s->computed + steps) - static_cast<i64>(s->blocks.size()));
   return more <= pool_.available() ? std::max<i64>(steps, 1) : 1;
 }
 
@@ -237,7 +202,7 @@ void Scheduler::release_blocks(Sequence& sequence) {
 }
 
 void Scheduler::publish_blocks(Sequence& sequence) {
-  const i64 size = options_.block_size;
+  const i64 size = limits_.block_size;
   for (; (sequence.published + 1) * size <= sequence.computed; ++sequence.published) {
     const auto ids = std::span(sequence.tokens)
                          .subspan(static_cast<std::size_t>(sequence.published * size), static_cast<std::size_t>(size));
@@ -293,7 +258,7 @@ bool Scheduler::accept(Sequence& sequence, const Drawn& drawn, std::vector<Event
   event.top_logprobs = drawn.top_logprobs;
   if (std::find(request.stop_ids.begin(), request.stop_ids.end(), drawn.token) != request.stop_ids.end()) {
     event.finish = FinishReason::stop;
-  } else if (sequence.usage.completion_tokens >= request.max_new_tokens || sequence.length() >= options_.max_seq_len) {
+  } else if (sequence.usage.completion_tokens >= request.max_new_tokens || sequence.length() >= limits_.max_seq_len) {
     event.finish = FinishReason::length;
   }
   event.usage = sequence.usage;

@@ -12,20 +12,17 @@
 #include <vector>
 
 #include "engine/block_pool.h"
+#include "engine/limits.h"
 #include "engine/plan.h"
 #include "engine/request.h"
 
 namespace fathom {
 
 struct SchedulerOptions {
-  i64 max_batch_size = 8;   // sequences in a pass
-  i64 max_seq_len = 16384;  // prompt and answer together
-  i64 chunk = 512;  // prompt tokens of one sequence in a pass; a pass holds at most max(chunk, max_batch_size) tokens
-  i64 blocks = 0;   // of the cache
-  i64 block_size = 16;       // tokens
+  Limits limits;             // all of them set; max_tokens has room for one token of each sequence
+  i64 chunk = 0;             // prompt tokens of one sequence in a pass; 0: as many as a pass holds
   i64 vocab_size = 0;        // prompt ids must be below
   bool prefix_reuse = true;  // look for known beginnings of prompts
-  i64 max_steps = 1;         // decode passes planned at once, for runners that draw tokens without the host
 };
 
 class Scheduler {
@@ -60,7 +57,6 @@ class Scheduler {
   struct Sequence;
   using Owner = std::unique_ptr<Sequence>;
 
-  i64 blocks_for(i64 tokens) const;
   void share_out_tokens();
   bool secure_blocks();
   bool grow(Sequence& sequence, i64 tokens);
@@ -73,6 +69,7 @@ class Scheduler {
   bool accept_all(Sequence& sequence, std::span<const Drawn> rows, i64 stride, std::vector<Event>& events);
 
   SchedulerOptions options_;
+  const Limits& limits_;
   BlockPool pool_;
   std::deque<Owner> waiting_;
   std::vector<Owner> running_;  // in the order of arrival

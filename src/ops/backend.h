@@ -39,14 +39,27 @@ class Backend {
   virtual void synchronize() = 0;                              // waits; not inside a pass
   // The device's own memory; nothing where it is that of the machine.
   virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+  // Whether it works while the host goes on, and can advance: then several decode passes are planned at once, so that
+  // it never waits for the host.
+  virtual bool draws_ahead() const { return false; }
   // Records the operations that `pass` enqueues, without running them; null where the device cannot. The same pass must
   // have run before, so that the backend's own scratch memory has its size.
   virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }
+
+  // Whether products take weights of this format.
+  virtual bool supports(const Format& format) const {
+    return &format == &kF32 || &format == &kBf16 || &format == &kFp8Block128 || &format == &kFp8Block128Ue8m0;
+  }
+  // Whether Dequantize takes them. The host's processor can do that for any format, by the format's own plain form.
+  virtual bool dequantizes(const Format& format) const { return supports(format) || device().type == DeviceType::cpu; }
 
   // New tokens of a sequence from which its attention is faster by expanded keys and values. Over the latent, a token
   // and key of one head cost 2 (576 + 512) operations; expanded they cost 2 (192 + 128), and each key 2 * 512 * 256
   // once for all new tokens of its sequence: by operations the forms meet at 171.
   virtual i64 expand_from() const { return 171; }
+
+  // The kernel that computes such a product and how it is divided, in one line; empty where there is no choice.
+  virtual std::string explain(const ProductCase& /*product*/) const { return {}; }
 
 #define FATHOM_DECLARE(Op) virtual void run(const op::Op&) = 0;
   FATHOM_OPERATIONS(FATHOM_DECLARE)

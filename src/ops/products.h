@@ -17,6 +17,17 @@ enum class GemmMode : std::uint8_t {
   fp8,   // activations are quantised per 128 entries of a row, products of codes are scaled in float32
 };
 
+// A product without its numbers, to ask a device what it would do.
+struct ProductCase {
+  i64 tokens = 0, rows = 0;  // more rows than tokens where each goes to several experts
+  i64 in = 0;
+  std::vector<i64> outs;
+  const Format* format = nullptr;  // of the weights
+  GemmMode mode = GemmMode::bf16;
+  bool norm = false, add = false;  // the rows are normalised first; the results are added
+  i64 experts = 0;
+};
+
 namespace op {
 
 // y [N, out] = x [N, in] w^T; x and y strided rows, act. With GemmMode::fp8 and a block format, x is quantised first.
@@ -27,7 +38,7 @@ struct Linear {
   static constexpr const char* kName = "linear";
   template <typename F>
   void each(F&& f) {
-    f(y), f(x), f(w.data), f(w.scale);
+    f(y), f(x), w.each(f);
   }
 };
 
@@ -40,7 +51,7 @@ struct GroupedLinear {
   static constexpr const char* kName = "grouped_linear";
   template <typename F>
   void each(F&& f) {
-    f(y), f(x), f(w.data), f(w.scale), f(offsets);
+    f(y), f(x), w.each(f), f(offsets);
   }
 };
 
@@ -56,14 +67,16 @@ struct HeadMatmul {
   }
 };
 
-// The bf16 or f32 matrix y [out, in] of a scaled weight.
+// The bf16 or f32 matrix y [out, in] of a weight of any format that the backend dequantizes(). With `rows` (int32 [2])
+// it is for rows rows[0] .. rows[1] of some input: where there are none, y need not be written.
 struct Dequantize {
   Tensor y;
   Weight w;
+  Tensor rows = {};
   static constexpr const char* kName = "dequantize";
   template <typename F>
   void each(F&& f) {
-    f(y), f(w.data), f(w.scale);
+    f(y), w.each(f), f(rows);
   }
 };
 

@@ -10,8 +10,6 @@ namespace {
 
 constexpr i64 kChunk = 512;      // prompt tokens of a pass
 constexpr i64 kGpuChunk = 4096;  // there each pass reads all weights for little work
-constexpr i64 kBlockSize = 16;   // tokens: small blocks share more of a conversation's beginning
-constexpr i64 kSteps = 8;        // decode passes planned at once where the host would hold them up
 
 ModelArgs with_options(ModelArgs args, const SessionOptions& options) {
   if (options.max_seq_len > 0) args.max_seq_len = options.max_seq_len;
@@ -47,25 +45,15 @@ Session::Session(const ModelSource& source, std::unique_ptr<Backend> backend, co
   const auto hear = [&, total = stored_bytes(*source.checkpoint)](i64 bytes) {
     if (progress) progress(bytes, total);
   };
-  runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args,
-                                     RunnerOptions{.max_tokens = std::max(chunk, args.max_batch_size),
-                                                   .max_sequences = args.max_batch_size,
-                                                   .max_seq_len = args.max_seq_len,
-                                                   .blocks = (options.cache_tokens + kBlockSize - 1) / kBlockSize,
-                                                   .block_size = kBlockSize,
-                                                   .max_steps = kSteps,
-                                                   .map = options.map,
-                                                   .record = options.record,
-                                                   .compute = options.compute},
-                                     hear);
-  const bool ahead = gpu && options.record && options.compute.attn == AttnImpl::absorb;
-  engine_ = std::make_unique<Engine>(*runner_, SchedulerOptions{.max_batch_size = args.max_batch_size,
-                                                                .max_seq_len = args.max_seq_len,
-                                                                .chunk = chunk,
-                                                                .blocks = runner_->options().blocks,
-                                                                .block_size = kBlockSize,
-                                                                .vocab_size = args.vocab_size,
-                                                                .max_steps = ahead ? kSteps : 1});
+  RunnerOptions room{
+      .limits = {.max_tokens = std::max(chunk, args.max_batch_size), .max_sequences = args.max_batch_size},
+      .map = options.map,
+      .record = options.record,
+      .compute = options.compute};
+  room.limits.blocks = room.limits.blocks_of(options.cache_tokens);
+  runner_ = std::make_unique<Runner>(*backend_, comm_, *source.checkpoint, args, room, hear);
+  engine_ = std::make_unique<Engine>(
+      *runner_, SchedulerOptions{.limits = runner_->limits(), .chunk = chunk, .vocab_size = args.vocab_size});
 }
 
 Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerOptions& options, i64 n) const {
@@ -80,7 +68,8 @@ Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerOption
 }
 
 void Session::warm_up() {
-  const bool recorded = engine_->scheduler().options().max_steps > 1;  // by the second step, replayed by the third
+  const bool recorded =
+      engine_->scheduler().options().limits.max_steps > 1;  // by the second step, replayed by the third
   engine_->submit({.id = -1, .prompt = tokenizer_.encode_with_bos("DeepSeek"), .max_new_tokens = recorded ? 4 : 2});
   while (!engine_->idle()) engine_->step();
 }

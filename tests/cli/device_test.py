@@ -30,6 +30,15 @@ class DeviceTest(CliTest):
         result = run("chat", *GREEDY, "--cache-tokens", "4", stdin=QUESTION)
         self.assertIn("fathom: error: the request needs a cache of", result.stderr.decode())
 
+    def test_kernels_of_products_are_explained(self):
+        command = ("bench", "--config", TINY / "config.json", "--explain-kernels", "--batch", "1,300")
+        lines = self.ok(*command, "--device", "cpu").splitlines()
+        self.assertEqual(lines[1:], ["the device cpu has one kernel for all products"])
+        if gpu():
+            lines = self.ok(*command, "--device", "cuda-portable").splitlines()
+            self.assertRegex(lines[1], r"^wq\S*, wkv_a +rows +1  gemv +tile +16 x +8  splits 1$")
+            self.assertEqual(len(lines) % 2, 1)  # both batches have the same products
+
     def test_unknown_devices_are_refused_with_the_known_ones(self):
         known = "auto, cuda, cpu, cuda-portable" if CUDA_BUILD else "auto, cpu"
         for name in ("tpu", "", "CUDA") + (() if CUDA_BUILD else ("cuda", "cuda:0", "cuda-portable")):

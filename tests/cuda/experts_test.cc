@@ -69,10 +69,8 @@ TEST_F(CudaTest, GroupAndCombine) {
 
 TEST_F(CudaTest, Sample) {
   const i64 n = 64, vocab = 10007;
-  Twin logits(*gpu_, {n, vocab}, DType::f32), temperature(*gpu_, {n}, DType::f32), top_p(*gpu_, {n}, DType::f32),
-      min_p(*gpu_, {n}, DType::f32), penalty(*gpu_, {n}, DType::f32), top_k(*gpu_, {n}, DType::i32),
-      seed(*gpu_, {n}, DType::i64), step(*gpu_, {n}, DType::i64), seen(*gpu_, {n, (vocab + 7) / 8}, DType::u8),
-      ids(*gpu_, {n}, DType::i32);
+  Twin logits(*gpu_, {n, vocab}, DType::f32), rows(*gpu_, {n, sizeof(RowSampling)}, DType::u8),
+      seen(*gpu_, {n, (vocab + 7) / 8}, DType::u8), ids(*gpu_, {n}, DType::i32);
   std::normal_distribution<double> draw(0, 3);
   logits.fill([&](i64 i) {
     const i64 row = i / vocab;
@@ -80,20 +78,21 @@ TEST_F(CudaTest, Sample) {
     if (row % 8 == 6) return std::floor(draw(random_));  // many equal values
     return i % 501 == 7 ? std::numeric_limits<double>::quiet_NaN() : draw(random_);
   });
-  temperature.fill([](i64 i) { return i % 5 == 0 ? 0 : 0.25 * static_cast<double>(i % 7); });
-  top_k.fill([](i64 i) { return i % 3 == 0 ? 0 : i % 3 == 1 ? 50 : i; });
-  top_p.fill([](i64 i) { return i % 2 == 0 ? 1 : 0.05 + 0.9 * static_cast<double>(i) / 64; });
-  min_p.fill([](i64 i) { return i % 4 == 3 ? 0.05 : 0; });
-  penalty.fill([](i64 i) { return i % 6 == 5 ? 1.3 : 1; });
-  seed.fill([](i64 i) { return static_cast<double>(i * i - 100); });
-  step.fill([](i64 i) { return static_cast<double>(i * 3); });
+  for (i64 i = 0; i < n; ++i) {
+    RowSampling& row = static_cast<RowSampling*>(rows.host.data())[i];
+    row = {};
+    row.temperature = i % 5 == 0 ? 0 : 0.25f * static_cast<float>(i % 7);
+    row.top_k = static_cast<std::int32_t>(i % 3 == 0 ? 0 : i % 3 == 1 ? 50 : i);
+    row.top_p = i % 2 == 0 ? 1 : 0.05f + 0.9f * static_cast<float>(i) / 64;
+    row.min_p = i % 4 == 3 ? 0.05f : 0;
+    row.repetition_penalty = i % 6 == 5 ? 1.3f : 1;
+    row.seed = i * i - 100;
+    row.step = i * 3;
+  }
+  rows.push();
   seen.fill([](i64 i) { return static_cast<double>(i * 31 % 256); });
-  const auto args = [&](auto side) {
-    return SampleArgs{side(temperature), side(top_k), side(top_p), side(min_p),
-                      side(penalty),     side(seed),  side(step),  side(seen)};
-  };
-  cpu_.run(op::Sample{ids.host, logits.host, args([](const Twin& t) { return t.host; })});
-  gpu_->run(op::Sample{ids.device, logits.device, args([](const Twin& t) { return t.device; })});
+  cpu_.run(op::Sample{ids.host, logits.host, {rows.host, seen.host}});
+  gpu_->run(op::Sample{ids.device, logits.device, {rows.device, seen.device}});
   ids.expect_equal();
 }
 

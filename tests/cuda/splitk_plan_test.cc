@@ -8,9 +8,11 @@ namespace {
 
 constexpr int kProcessors = 132;
 
-SplitKShape shape(i64 rows, i64 out, i64 in, int w_bytes, int x_bytes) {
-  SplitKShape s;
-  s.out[0] = out, s.rows = rows, s.in = in, s.w_bytes = w_bytes, s.x_bytes = x_bytes;
+ProductShape shape(i64 rows, i64 out, i64 in, int w_bytes, int x_bytes) {
+  ProductShape s;
+  s.out[0] = out, s.rows = rows, s.in = in;
+  if (w_bytes == 1) s.w = Type::e4m3;
+  s.quantise = x_bytes == 1;
   return s;
 }
 
@@ -20,7 +22,7 @@ TEST(SplitKPlan, EveryChoiceCanRun) {
       for (const i64 out : {1, 72, 200, 576, 2112, 7168, 18432, 102400})
         for (const i64 in : {16, 128, 640, 2048, 7168, 18432}) {
           SCOPED_TRACE(testing::Message() << rows << " rows " << out << " x " << in << " bytes " << w_bytes << x_bytes);
-          const SplitK c = choose_splitk(shape(rows, out, in, w_bytes, x_bytes), kProcessors);
+          const SplitK c = divide_splitk(shape(rows, out, in, w_bytes, x_bytes), kProcessors);
           EXPECT_EQ(c.outputs % 16, 0);  // a warp's outputs have one scale
           EXPECT_LE(c.outputs, 128);
           EXPECT_GE(c.width, rows);
@@ -44,26 +46,16 @@ TEST(SplitKPlan, PublishedShapesFillTheProcessors) {
                                 {7168, 16384},
                                 {24576, 1536},
                                 {18432, 7168}}) {
-    const SplitKShape s = shape(64, out, in, 2, 2);
-    const SplitK c = choose_splitk(s, kProcessors);
+    const ProductShape s = shape(64, out, in, 2, 2);
+    const SplitK c = divide_splitk(s, kProcessors);
     EXPECT_GE(splitk_tiles(s, c.outputs) * c.splits, kProcessors * 2 / 3) << out << " x " << in;
   }
 }
 
 TEST(SplitKPlan, TilesOfSeveralMatricesAddUp) {
-  SplitKShape s = shape(32, 200, 512, 2, 2);
+  ProductShape s = shape(32, 200, 512, 2, 2);
   s.out[1] = 1, s.out[2] = 129, s.parts = 3;
   EXPECT_EQ(splitk_tiles(s, 128), 2 + 1 + 2);
-}
-
-TEST(SplitKPlan, OneRowOfFewWeightsIsLeftToOthers) {
-  EXPECT_FALSE(splitk_pays(shape(1, 2048, 2048, 2, 2)));
-  EXPECT_FALSE(splitk_pays(shape(8, 7168, 16384, 2, 2)));
-  EXPECT_TRUE(splitk_pays(shape(9, 7168, 16384, 2, 2)));
-  EXPECT_FALSE(splitk_pays(shape(16, 7168, 16384, 1, 2)));
-  EXPECT_TRUE(splitk_pays(shape(17, 7168, 16384, 1, 2)));
-  EXPECT_TRUE(splitk_pays(shape(8, 18432, 7168, 1, 1)));
-  EXPECT_FALSE(splitk_pays(shape(257, 2048, 2048, 2, 2)));
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ TEST_F(Steps, AdvanceIsTheCpus) {
              lens = ints({kCount}, [](i64 i) { return 3 * i + 3; }),
              tables = ints({kCount, kWidth}, [](i64 i) { return 100 - i; }),
              log = ints({1 + kRows, kCount}, [](i64) { return 0; });
-  Twin step(*gpu_, {kCount}, DType::i64), drawn(*gpu_, {kCount}, DType::i32);
-  step.fill([](i64 i) { return i * 11; });
+  Twin rows(*gpu_, {kCount, sizeof(RowSampling)}, DType::u8), drawn(*gpu_, {kCount}, DType::i32);
+  for (i64 i = 0; i < kCount; ++i) static_cast<RowSampling*>(rows.host.data())[i] = {{}, i * 11};
+  rows.push();
   const auto batch = [&](auto side) {
     const Sequences all{.positions = side(*positions),
                         .slots = side(*slots),
@@ -53,11 +54,12 @@ TEST_F(Steps, AdvanceIsTheCpus) {
   };
   for (i64 pass = 0; pass < 7; ++pass) {
     drawn.fill([&](i64 i) { return i == 1 && pass == 2 ? -1 : 1000 * pass + i; });
-    gpu_->try_run(
-        op::Advance{batch([](const Twin& x) { return x.device; }), drawn.device, step.device, log->device, kBlock});
-    cpu_.try_run(op::Advance{batch([](const Twin& x) { return x.host; }), drawn.host, step.host, log->host, kBlock});
+    gpu_->try_run(op::Advance{
+        batch([](const Twin& x) { return x.device; }), drawn.device, {rows.device, {}}, log->device, kBlock});
+    cpu_.try_run(
+        op::Advance{batch([](const Twin& x) { return x.host; }), drawn.host, {rows.host, {}}, log->host, kBlock});
     for (const Twin* x : {ids.get(), positions.get(), slots.get(), lens.get(), log.get()}) x->expect_equal();
-    step.expect_equal();
+    rows.expect_equal();
   }
   EXPECT_EQ(values(log->host.narrow(0, 0, 1))[0], kRows);
 }

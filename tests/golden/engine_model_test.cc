@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "engine/engine.h"
+#include "engine/memory.h"
 #include "engine/runner.h"
 #include "support/model_session.h"
 
@@ -50,21 +51,59 @@ class RecordingCpu final : public CpuBackend {
   }
 };
 
-// The embedded model with room for `blocks` cache blocks.
+// A CPU whose host may run ahead of it, as that of a GPU may.
+class AheadCpu final : public CpuBackend {
+ public:
+  AheadCpu() : CpuBackend(2) {}
+  bool draws_ahead() const override { return true; }
+};
+
+// A CPU that says how much memory it has.
+class SmallCpu final : public CpuBackend {
+ public:
+  explicit SmallCpu(i64 free) : CpuBackend(2), free_(free) {}
+  std::optional<DeviceMemory> memory() const override { return DeviceMemory{"a small one", free_, 0}; }
+
+ private:
+  i64 free_;
+};
+
+// The embedded model, whose token `poison` gives numbers that are not finite.
+class PoisonedCheckpoint final : public Checkpoint {
+ public:
+  explicit PoisonedCheckpoint(TokenId poison) : poison_(poison), whole_(open_checkpoint(tiny())) {}
+  std::string description() const override { return "poisoned " + whole_->description(); }
+  const std::vector<TensorInfo>& tensors() const override { return whole_->tensors(); }
+  const TensorInfo* find(std::string_view name) const override { return whole_->find(name); }
+  void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override {
+    whole_->read(info, slice, out);
+    if (info.name != "embed.weight") return;
+    const i64 row = info.shape[1] * size_of(info.dtype), at = (poison_ - (slice.dim == 0 ? slice.start : 0)) * row;
+    CHECK(slice.dim <= 0, "columns of {}", info.name);
+    if (at >= 0 && at + row <= static_cast<i64>(out.size()))
+      std::fill_n(out.begin() + at, row, std::byte{0xff});  // NaN in bf16 as in float32
+  }
+
+ private:
+  TokenId poison_;
+  std::unique_ptr<Checkpoint> whole_;
+};
+
+// The embedded model, by default with room for `blocks` cache blocks.
 struct Model {
   explicit Model(i64 blocks, ComputeOptions compute = {.compute = DType::f32}, bool record = true,
                  std::unique_ptr<Backend> device = test_device())
+      : Model({.limits = {.max_seq_len = 2048, .blocks = blocks, .block_size = kBlockSize},
+               .record = record,
+               .compute = compute},
+              std::move(device), open_checkpoint(tiny())) {}
+
+  explicit Model(const RunnerOptions& options, std::unique_ptr<Backend> device = test_device(),
+                 std::unique_ptr<Checkpoint> weights = open_checkpoint(tiny()))
       : args(load_model_args_of(tiny())),
-        checkpoint(open_checkpoint(tiny())),
+        checkpoint(std::move(weights)),
         backend(std::move(device)),
-        runner(*backend, comm, *checkpoint, with_bias(args),
-               {.max_tokens = 512,
-                .max_sequences = 8,
-                .max_seq_len = 2048,
-                .blocks = blocks,
-                .block_size = kBlockSize,
-                .record = record,
-                .compute = compute}) {}
+        runner(*backend, comm, *checkpoint, with_bias(args), options) {}
 
   static ModelArgs with_bias(ModelArgs args) {
     args.gate_bias = true;
@@ -72,13 +111,9 @@ struct Model {
   }
 
   SchedulerOptions options(i64 chunk = 512, i64 max_steps = 1) const {
-    return {.max_batch_size = 8,
-            .max_seq_len = 2048,
-            .chunk = chunk,
-            .blocks = runner.options().blocks,
-            .block_size = kBlockSize,
-            .vocab_size = args.vocab_size,
-            .max_steps = max_steps};
+    SchedulerOptions options{.limits = runner.limits(), .chunk = chunk, .vocab_size = args.vocab_size};
+    options.limits.max_steps = max_steps;
+    return options;
   }
 
   ModelArgs args;
@@ -128,7 +163,8 @@ std::map<i64, Ids> each_alone(Model& model, const std::vector<Request>& requests
 
 TEST(EngineModel, ManyRequestsGetWhatEachGetsAlone) {
   Model model(256);
-  const auto requests = ragged_requests(10, 60, 8);
+  auto requests = ragged_requests(10, 60, 8);
+  for (std::size_t i = 0; i < requests.size(); i += 3) requests[i].sampling.repetition_penalty = 1e5f;
   Engine engine(model.runner, model.options());
   EXPECT_EQ(run(engine, requests), each_alone(model, requests));
 }
@@ -147,7 +183,7 @@ TEST(EngineModel, StepsTogetherGiveTheSame) {
 // Logits of tokens that attend to all rows before them: together they read every row of the cache.
 std::vector<std::vector<float>> readings(Model& model) {
   std::vector<std::vector<float>> rows;
-  for (i64 position = 255; position < model.runner.options().blocks * kBlockSize; position += 256)
+  for (i64 position = 255; position < model.runner.limits().blocks * kBlockSize; position += 256)
     rows.push_back(model.runner.forward(single_sequence_plan(Ids{7}, position, kBlockSize, true), false).logits);
   return rows;
 }
@@ -249,6 +285,26 @@ TEST(EngineModel, AttentionFormsAgree) {
             2e-5);
 }
 
+// Keys and values of all sequences are expanded at once: scratch is measured for several of full length.
+TEST(EngineModel, NaiveAttentionOfSeveralLongSequences) {
+  Model model({.limits = {.max_sequences = 4, .max_seq_len = 256},
+               .compute = {.compute = DType::f32, .attn = AttnImpl::naive}});
+  auto requests = ragged_requests(4, 60, 3);
+  for (Request& request : requests)
+    while (request.prompt.size() < 240) request.prompt.push_back(static_cast<TokenId>(5 + request.prompt.size()));
+  Engine engine(model.runner, model.options());
+  EXPECT_EQ(run(engine, requests), each_alone(model, requests));
+}
+
+// Tables too large for one upload: each sequence's blocks are sent by themselves.
+TEST(EngineModel, LargeBlockTablesGiveTheSame) {
+  Model model(256),
+      large({.limits = {.max_sequences = 24, .max_seq_len = 12000, .blocks = 256}, .compute = {.compute = DType::f32}});
+  const auto requests = ragged_requests(24, 60, 3);
+  Engine engine(large.runner, large.options());
+  EXPECT_EQ(run(engine, requests), each_alone(model, requests));
+}
+
 TEST(EngineModel, KnowsTheCapitalOfCroatia) {
   Model model(16);
   Engine engine(model.runner, model.options());
@@ -275,6 +331,29 @@ TEST(EngineModel, LogprobsAreThoseOfTheLogits) {
   EXPECT_NEAR(sum, 1, 1e-5);
 }
 
+TEST(EngineModel, LogprobsAreThoseOfTheRow) {
+  Model model(64);
+  auto requests = ragged_requests(4, 30, 3);
+  for (Request& request : requests) request.n_logprobs = 2;
+  const auto numbers = [&](Engine& engine, std::span<const Request> all) {
+    for (const Request& request : all) engine.submit(request);
+    std::map<i64, std::vector<float>> each;
+    while (!engine.idle())
+      for (const Event& event : engine.step()) {
+        EXPECT_EQ(event.top_logprobs.size(), 2u);
+        each[event.request].push_back(event.logprob);
+        for (const TokenLogprob& one : event.top_logprobs) each[event.request].push_back(one.logprob);
+      }
+    return each;
+  };
+  Engine engine(model.runner, model.options());
+  const auto together = numbers(engine, requests);
+  for (const Request& request : requests) {
+    Engine alone(model.runner, model.options());
+    EXPECT_LT(test::relative_error(together.at(request.id), numbers(alone, {&request, 1}).at(request.id)), 1e-5);
+  }
+}
+
 TEST(EngineModel, RepetitionPenaltyForbidsWhatWasSeen) {
   Model model(32);
   Engine engine(model.runner, model.options());
@@ -291,6 +370,96 @@ TEST(EngineModel, TooLargePlansAreRefused) {
   EXPECT_THROW(model.runner.forward(single_sequence_plan(Ids{5}, 128, kBlockSize, true), false), Error);
   EXPECT_THROW(model.runner.forward(single_sequence_plan(Ids{4096}, 0, kBlockSize, true), false), Error);
   EXPECT_THROW(model.runner.forward(single_sequence_plan(Ids{}, 0, kBlockSize, true), false), Error);
+  StepPlan rows = single_sequence_plan(Ids(12, 5), 0, kBlockSize, false);
+  for (int i = 0; i < 8; ++i) rows.add_row({});
+  EXPECT_EQ(model.runner.run(rows).rows.size(), 8u);
+  rows.add_row({});
+  EXPECT_THROW(model.runner.run(rows), Error);
+}
+
+// A plan of several passes is measured by its last one.
+TEST(EngineModel, PlansOfSeveralPassesKeepTheLimits) {
+  Model model({.limits = {.max_seq_len = 32, .max_steps = 4}, .compute = {.compute = DType::f32}});
+  const auto steps = [&](i64 position, i64 count) {
+    StepPlan plan = single_sequence_plan(Ids{5}, position, kBlockSize, true);
+    plan.steps = count;
+    return model.runner.run(plan).rows.size();
+  };
+  EXPECT_EQ(steps(28, 4), 4u);
+  EXPECT_EQ(steps(31, 1), 1u);
+  EXPECT_THROW(steps(29, 4), Error);
+  EXPECT_THROW(steps(31, 2), Error);
+  EXPECT_THROW(steps(0, 5), Error);
+  EXPECT_THROW(steps(0, 0), Error);
+  Model longer(128);
+  for (const auto& [position, context] : {std::pair<i64, i64>{1016, 1024}, {1017, 2048}}) {
+    StepPlan plan = single_sequence_plan(Ids{5}, position, kBlockSize, true);
+    plan.steps = 8;
+    EXPECT_EQ(longer.runner.prepare(plan).batch.runs.front().max_context, context);
+  }
+  StepPlan reported = single_sequence_plan(Ids{5}, 8, kBlockSize, true);
+  reported.n_logprobs = {0};
+  EXPECT_NO_THROW(model.runner.run(reported));
+  reported.steps = 2;
+  EXPECT_THROW(model.runner.run(reported), Error);
+  Model naive({.limits = {.max_seq_len = 32}, .compute = {.compute = DType::f32, .attn = AttnImpl::naive}});
+  StepPlan two = single_sequence_plan(Ids{5}, 8, kBlockSize, true);
+  two.steps = 2;
+  EXPECT_THROW(naive.runner.run(two), Error);
+}
+
+TEST(EngineModel, PlansAheadWhereTheDeviceDoes) {
+  const auto steps = [](std::unique_ptr<Backend> device, AttnImpl attn, bool record) {
+    const Model model({.limits = {.max_seq_len = 64, .max_steps = 6},
+                       .record = record,
+                       .compute = {.compute = DType::f32, .attn = attn}},
+                      std::move(device));
+    return model.runner.limits().max_steps;
+  };
+  EXPECT_EQ(steps(std::make_unique<AheadCpu>(), AttnImpl::absorb, true), 6);
+  EXPECT_EQ(steps(std::make_unique<AheadCpu>(), AttnImpl::absorb, false), 1);
+  EXPECT_EQ(steps(std::make_unique<AheadCpu>(), AttnImpl::naive, true), 1);
+  EXPECT_EQ(steps(std::make_unique<CpuBackend>(2), AttnImpl::absorb, true), 1);
+}
+
+// By a pass that is read at once, and by passes whose tokens are read together.
+TEST(EngineModel, NotFiniteLogitsEndOneRequestOnly) {
+  for (const i64 max_steps : {1, 8}) {
+    constexpr TokenId kPoison = 77;
+    Model model({.limits = {.max_seq_len = 2048, .blocks = 64}, .compute = {.compute = DType::f32}}, test_device(),
+                std::make_unique<PoisonedCheckpoint>(kPoison));
+    auto requests = ragged_requests(3, 30, 9);
+    for (Request& request : requests) request.sampling = {.temperature = 0};
+    const auto expected = each_alone(model, {requests[0], requests[2]});
+    requests[1].prompt = {0, 5, kPoison};
+    StepPlan decode = single_sequence_plan(Ids{kPoison}, 0, kBlockSize, true);
+    EXPECT_FALSE(model.runner.run(decode).rows.at(0).finite);
+    Engine engine(model.runner, model.options(512, max_steps));
+    for (const Request& request : requests) engine.submit(request);
+    std::map<i64, Ids> tokens;
+    std::string error;
+    while (!engine.idle())
+      for (const Event& event : engine.step()) {
+        if (event.request == 1) error = event.error;
+        if (event.token >= 0) tokens[event.request].push_back(event.token);
+      }
+    EXPECT_EQ(tokens, expected);
+    EXPECT_EQ(error, "the model gave logits that are not finite at position 2");
+  }
+}
+
+// A device with its own memory: what fits is taken, too little is told before anything is loaded.
+TEST(EngineModel, CacheTakesWhatTheDeviceHas) {
+  const RunnerOptions options{.limits = {.max_tokens = 64, .max_rows = 8, .max_seq_len = 2048}, .compute = {}};
+  const MemoryNeed need = measure_memory(Model::with_bias(load_model_args_of(tiny())), options);
+  EXPECT_EQ(need.block, 6 * 16 * 576 * 2);
+  const auto blocks = [&](i64 free) { return Model(options, std::make_unique<SmallCpu>(free)).runner.limits().blocks; };
+  const i64 reserve = i64{1} << 28, wanted = 8 * 2048 / 16, longest = 2048 / 16;
+  const i64 least = need.weights + need.scratch + reserve + longest * need.block;
+  EXPECT_EQ(blocks(least + wanted * need.block), wanted);
+  EXPECT_LT((least - reserve) / need.block, wanted);
+  EXPECT_EQ(blocks(least), (least - reserve) / need.block);  // this device's memory is never less
+  EXPECT_THROW(blocks(least - 1), Error);
 }
 
 TEST(EngineModel, CacheAndScratchAreMeasured) {

@@ -144,19 +144,9 @@ std::vector<std::vector<int>> greedy(DType compute, const std::vector<Answer>& a
   const char* device = std::getenv("FATHOM_TEST_DEVICE");
   const auto backend = create_backend(device != nullptr ? device : "cpu", 0);
   SingleCommunicator comm;
-  const i64 batch = 4, block_size = 16, blocks = batch * 12000 / block_size;
   Runner runner(*backend, comm, *tiny.weights, tiny.args,
-                {.max_tokens = 512,
-                 .max_sequences = batch,
-                 .max_seq_len = 12000,
-                 .blocks = blocks,
-                 .block_size = block_size,
-                 .compute = {.compute = compute}});
-  Engine engine(runner, {.max_batch_size = batch,
-                         .max_seq_len = 12000,
-                         .blocks = blocks,
-                         .block_size = block_size,
-                         .vocab_size = tiny.args.vocab_size});
+                {.limits = {.max_sequences = 4, .max_seq_len = 12000}, .compute = {.compute = compute}});
+  Engine engine(runner, {.limits = runner.limits(), .vocab_size = tiny.args.vocab_size});
   for (std::size_t i = 0; i < all.size(); ++i)
     engine.submit({.id = static_cast<i64>(i),
                    .prompt = all[i].ids,

@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-#include "ops/operations.h"
+#include "ops/context.h"
 #include "support/on_device.h"
 #include "support/reference.h"
 
@@ -17,27 +17,31 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Arguments for n rows, the neutral ones unless changed; temperature 1.
 struct Rows {
-  HostTensor temperature, top_k, top_p, min_p, penalty, seed, step, seen;
+  std::vector<RowSampling> all;
+  HostTensor seen;
   bool has_seen = false;
 
-  Rows(i64 n, i64 vocab)
-      : temperature({n}, DType::f32),
-        top_k({n}, DType::i32),
-        top_p({n}, DType::f32),
-        min_p({n}, DType::f32),
-        penalty({n}, DType::f32),
-        seed({n}, DType::i64),
-        step({n}, DType::i64),
-        seen({n, (vocab + 7) / 8}, DType::u8) {
-    for (HostTensor* t : {&temperature, &top_p, &penalty}) t->fill([](i64) { return 1.0; });
-    step.fill([](i64 i) { return static_cast<double>(i); });
+  Rows(i64 n, i64 vocab) : all(at(n), RowSampling{{.seed = 0}}), seen({n, (vocab + 7) / 8}, DType::u8) {
+    set(&RowSampling::step, [](i64 i) { return i; });
   }
-  SampleArgs args() const {
-    return {*temperature, *top_k, *top_p, *min_p, *penalty, *seed, *step, has_seen ? *seen : Tensor{}};
+  template <typename Value>
+  void set(auto field, Value value) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      auto& parameter = all[i].*field;
+      parameter = static_cast<std::remove_reference_t<decltype(parameter)>>(value(static_cast<i64>(i)));
+    }
+  }
+  template <typename Value>
+  void set_all(auto field, Value value) {
+    set(field, [value](i64) { return value; });
+  }
+  SampleArgs args() {
+    return {Tensor(all.data(), DType::u8, {static_cast<i64>(all.size()), sizeof(RowSampling)}),
+            has_seen ? *seen : Tensor{}};
   }
 };
 
-std::vector<double> draw(OnDevice& backend, const Tensor& logits, const Rows& rows) {
+std::vector<double> draw(OnDevice& backend, const Tensor& logits, Rows& rows) {
   const HostTensor ids({logits.dim(0)}, DType::i32);
   backend.run(op::Sample{*ids, logits, rows.args()});
   ids.expect_guards_intact();
@@ -62,7 +66,7 @@ TEST(Sample, GreedyTakesTheFirstOfEquals) {
     HostTensor logits({4, 6}, DType::f32);
     logits.copy({0, 3, 1, 3, 2, 3, -5, -1, -1, -2, -3, -4, kNan, kNan, 1, 2, kNan, 2, kInf, 1, 2, kInf, 0, 0});
     Rows rows(4, 6);
-    rows.temperature.fill([](i64 i) { return i % 2 == 0 ? 0.0 : -1.0; });
+    rows.set(&RowSampling::temperature, [](i64 i) { return i % 2 == 0 ? 0.0 : -1.0; });
     EXPECT_EQ(draw(backend, *logits, rows), (std::vector<double>{1, 1, 3, 0}));
   });
 }
@@ -74,7 +78,7 @@ TEST(Sample, HostileLogits) {
       logits.copy({kNan,  kNan, kNan, kNan, -kInf, -kInf, -kInf, -kInf, kNan, -kInf, 5, -kInf, 0, kInf, kInf, kNan,  //
                    -kInf, kNan, kNan, -3e38});
       Rows rows(5, 4);
-      rows.temperature.fill([&](i64) { return temperature; });
+      rows.set_all(&RowSampling::temperature, temperature);
       EXPECT_EQ(draw(backend, *logits, rows), (std::vector<double>{0, 0, 2, 1, 3}));
     }
   });
@@ -103,8 +107,8 @@ TEST(Sample, DrawsFollowTheSoftmax) {
     const std::vector<double> row = {1, 0, 2, -1, 0.5, -20};
     for (const double temperature : {1.0, 0.5, 3.0}) {
       Rows rows(n, 6);
-      rows.temperature.fill([&](i64) { return temperature; });
-      rows.seed.fill([](i64) { return 1234.0; });
+      rows.set_all(&RowSampling::temperature, temperature);
+      rows.set_all(&RowSampling::seed, 1234.0);
       const auto seen = counts(draw(backend, *repeated(n, row), rows));
       double sum = 0;
       for (const double x : row) sum += std::exp(x / temperature);
@@ -123,7 +127,7 @@ TEST(Sample, SeedsGiveDifferentStreams) {
     const i64 n = 2000;
     const HostTensor logits = repeated(n, std::vector<double>(100, 0.0));
     Rows one(n, 100), two(n, 100);
-    two.seed.fill([](i64) { return 1.0; });
+    two.set_all(&RowSampling::seed, 1.0);
     const auto a = draw(backend, *logits, one), b = draw(backend, *logits, two);
     EXPECT_EQ(a, draw(backend, *logits, one));
     i64 equal = 0;
@@ -146,18 +150,18 @@ TEST(Sample, CutsAreExact) {
     };
     using Ids = std::vector<double>;
     EXPECT_EQ(drawn([](Rows&) {}), (Ids{0, 1, 2, 3}));
-    EXPECT_EQ(drawn([](Rows& r) { r.top_k.fill([](i64) { return 2.0; }); }), (Ids{1, 3}));
-    EXPECT_EQ(drawn([](Rows& r) { r.top_k.fill([](i64) { return 1.0; }); }), (Ids{1}));
-    EXPECT_EQ(drawn([](Rows& r) { r.top_k.fill([](i64) { return 400.0; }); }), (Ids{0, 1, 2, 3}));
-    EXPECT_EQ(drawn([](Rows& r) { r.top_p.fill([](i64) { return 0.65; }); }), (Ids{1, 3}));
-    EXPECT_EQ(drawn([](Rows& r) { r.top_p.fill([](i64) { return 0.75; }); }), (Ids{1, 2, 3}));
-    EXPECT_EQ(drawn([](Rows& r) { r.top_p.fill([](i64) { return 0.0; }); }), (Ids{1}));
-    EXPECT_EQ(drawn([](Rows& r) { r.min_p.fill([](i64) { return 0.45; }); }), (Ids{1, 2, 3}));
-    EXPECT_EQ(drawn([](Rows& r) { r.min_p.fill([](i64) { return 1.0; }); }), (Ids{1}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::top_k, 2.0); }), (Ids{1, 3}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::top_k, 1.0); }), (Ids{1}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::top_k, 400.0); }), (Ids{0, 1, 2, 3}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::top_p, 0.65); }), (Ids{1, 3}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::top_p, 0.75); }), (Ids{1, 2, 3}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::top_p, 0.0); }), (Ids{1}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::min_p, 0.45); }), (Ids{1, 2, 3}));
+    EXPECT_EQ(drawn([](Rows& r) { r.set_all(&RowSampling::min_p, 1.0); }), (Ids{1}));
     // top_p counts within what top_k left: 0.4 / 0.7 = 0.57 reaches 0.5 alone.
     EXPECT_EQ(drawn([](Rows& r) {
-                r.top_k.fill([](i64) { return 2.0; });
-                r.top_p.fill([](i64) { return 0.5; });
+                r.set_all(&RowSampling::top_k, 2.0);
+                r.set_all(&RowSampling::top_p, 0.5);
               }),
               (Ids{1}));
   });
@@ -168,8 +172,8 @@ TEST(Sample, PenaltyOnSeenTokensOnly) {
     HostTensor logits({4, 10}, DType::f32);
     logits.fill([](i64 i) { return i % 10 == 9 ? 4.0 : i % 10 == 3 ? 3.0 : -1.0; });
     Rows rows(4, 10);
-    rows.temperature.fill([](i64) { return 0.0; });
-    rows.penalty.copy({1, 2, 1.2, 2});
+    rows.set_all(&RowSampling::temperature, 0.0);
+    rows.set(&RowSampling::repetition_penalty, [](i64 i) { return std::vector{1.0f, 2.0f, 1.2f, 2.0f}[at(i)]; });
     rows.has_seen = true;
     for (i64 r = 0; r < 3; ++r) set(*rows.seen, r * 2 + 1, 1 << 1);  // token 9
     EXPECT_EQ(draw(backend, *logits, rows), (std::vector<double>{9, 3, 9, 9}));
@@ -184,20 +188,48 @@ TEST(Sample, RowsDoNotDependOnTheirCompany) {
     const i64 n = 50, vocab = 1000;
     const HostTensor logits = HostTensor({n, vocab}, DType::f32).normal(random, 2);
     Rows rows(n, vocab);
-    rows.seed.fill([](i64 i) { return static_cast<double>(i * 77); });
-    rows.top_p.fill([](i64 i) { return i % 3 == 0 ? 1.0 : 0.9; });
-    rows.top_k.fill([](i64 i) { return i % 2 == 0 ? 0.0 : 20.0; });
+    rows.set(&RowSampling::seed, [](i64 i) { return static_cast<double>(i * 77); });
+    rows.set(&RowSampling::top_p, [](i64 i) { return i % 3 == 0 ? 1.0 : 0.9; });
+    rows.set(&RowSampling::top_k, [](i64 i) { return i % 2 == 0 ? 0.0 : 20.0; });
     const auto together = draw(backend, *logits, rows);
     for (i64 i = 0; i < n; ++i) {
       SampleArgs one = rows.args();
-      for (Tensor* t :
-           {&one.temperature, &one.top_k, &one.top_p, &one.min_p, &one.repetition_penalty, &one.seed, &one.step})
-        *t = t->narrow(0, i, 1);
+      one.rows = one.rows.narrow(0, i, 1);
       const HostTensor id({1}, DType::i32);
       backend.run(op::Sample{*id, logits->narrow(0, i, 1), one});
       EXPECT_EQ(get(*id, 0), together[at(i)]);
     }
   });
+}
+
+// As a model calls it, on the CPU.
+struct Drawing {
+  Tensor ids(const std::vector<float>& logits, i64 vocab, std::vector<RowSampling> rows, DType type = DType::u8) {
+    const i64 n = static_cast<i64>(logits.size()) / vocab, size = sizeof(RowSampling) / size_of(type);
+    arena = Arena(backend.allocate(1 << 12));
+    Context ctx{backend, arena, comm, {}};
+    return ops::sample(ctx, Tensor(const_cast<float*>(logits.data()), DType::f32, {n, vocab}),
+                       {Tensor(rows.data(), type, {static_cast<i64>(rows.size()), size}), {}});
+  }
+  CpuBackend backend{1};
+  SingleCommunicator comm;
+  Arena arena;
+};
+
+TEST(Sample, DrawingMarksRowsThatAreNotFinite) {
+  const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
+  Drawing drawing;
+  const Tensor ids =
+      drawing.ids({1, 3, 2, 1, nan, 2, 5, 3, 2, inf, 3, 2, -inf, 3, 2}, 3, std::vector(5, RowSampling{{.top_k = 1}}));
+  const auto* id = ids.as<std::int32_t>();
+  EXPECT_EQ(std::vector(id, id + 5), (std::vector<std::int32_t>{1, -1, 0, -1, -1}));
+}
+
+TEST(Sample, RefusesRowsThatAreNotThose) {
+  Drawing drawing;
+  EXPECT_NO_THROW(drawing.ids({1, 3}, 2, std::vector<RowSampling>(1)));
+  EXPECT_THROW(drawing.ids({1, 3}, 2, std::vector<RowSampling>(2)), Error);
+  EXPECT_THROW(drawing.ids({1, 3}, 2, std::vector<RowSampling>(1), DType::i32), Error);
 }
 
 }  // namespace

@@ -21,8 +21,10 @@ class FakeRunner final : public StepRunner {
     return (hash ^ hash >> 29) | 1u;
   }
 
-  static TokenId draw(std::uint64_t state, TokenId vocab) {
-    return static_cast<TokenId>((state >> 17) % static_cast<std::uint64_t>(vocab));
+  // Depends on the random stream too.
+  static TokenId draw(std::uint64_t state, const RowSampling& row, TokenId vocab) {
+    const std::uint64_t drawn = mix(state, static_cast<TokenId>(row.seed + 3 * row.step)) >> 17;
+    return static_cast<TokenId>(drawn % static_cast<std::uint64_t>(vocab));
   }
 
   // What a prompt gives when nothing else runs.
@@ -30,8 +32,8 @@ class FakeRunner final : public StepRunner {
     std::uint64_t state = 0;
     for (const TokenId id : prompt) state = mix(state, id);
     std::vector<TokenId> drawn;
-    while (static_cast<i64>(drawn.size()) < count) {
-      drawn.push_back(draw(state, vocab_));
+    for (i64 step = 0; step < count; ++step) {
+      drawn.push_back(draw(state, {{}, step}, vocab_));
       state = mix(state, drawn.back());
     }
     return drawn;
@@ -66,11 +68,15 @@ class FakeRunner final : public StepRunner {
       fail("out of order");
     }
     check_slots(plan);
+    for (std::size_t s = 2; s < plan.seq_starts.size(); ++s)
+      CHECK(plan.seq_starts[s] - plan.seq_starts[s - 1] >= plan.seq_starts[s - 1] - plan.seq_starts[s - 2],
+            "sequence {} has fewer new tokens than the one before it", s - 1);
     std::vector<std::uint64_t> states;
     for (i64 s = 0; s < plan.sequences(); ++s) run_sequence(plan, static_cast<std::size_t>(s), states);
     StepResult result;
-    for (const std::int32_t row : plan.logit_rows) {
-      Drawn drawn{.token = draw(states[static_cast<std::size_t>(row)], vocab_)};
+    for (std::size_t n = 0; n < plan.logit_rows.size(); ++n) {
+      const std::int32_t row = plan.logit_rows[n];
+      Drawn drawn{.token = draw(states[static_cast<std::size_t>(row)], plan.sampling[n], vocab_)};
       drawn.finite = plan.ids[static_cast<std::size_t>(row)] != poison;
       result.rows.push_back(drawn);
     }
@@ -83,6 +89,7 @@ class FakeRunner final : public StepRunner {
       const std::int32_t position = ++plan.positions[s];
       plan.ids[s] = drawn.rows[s].token;
       ++plan.context_lens[s];
+      ++plan.sampling[s].step;
       const auto block =
           static_cast<std::size_t>(plan.block_starts[s]) + static_cast<std::size_t>(position / block_size_);
       if (block < static_cast<std::size_t>(plan.block_starts[s + 1]))

@@ -34,17 +34,14 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ z >> 31;
 }
 
-struct RowArgs {
-  float temperature, top_p, min_p, penalty;
-  std::int32_t top_k;
-  std::uint64_t seed, step;
+struct RowArgs : RowSampling {
   const std::uint8_t* seen;
 };
 
 float penalised(float logit, std::int32_t id, const RowArgs& args) {
   if (std::isnan(logit)) return kNever;
-  if (args.seen == nullptr || args.penalty == 1 || (args.seen[id >> 3] >> (id & 7) & 1) == 0) return logit;
-  return logit > 0 ? logit / args.penalty : logit * args.penalty;
+  if (args.seen == nullptr || args.repetition_penalty == 1 || (args.seen[id >> 3] >> (id & 7) & 1) == 0) return logit;
+  return logit > 0 ? logit / args.repetition_penalty : logit * args.repetition_penalty;
 }
 
 std::vector<Candidate> candidates(const float* logits, i64 vocab, const RowArgs& args) {
@@ -119,7 +116,7 @@ std::int32_t sample_row(const float* logits, i64 vocab, const RowArgs& args) {
   keep_top_k(list, args.top_k);
   keep_top_p(list, args.top_p, 0);
   keep_min_p(list, args.min_p, 0);
-  return draw(list, mix(mix(args.seed) + args.step));
+  return draw(list, mix(mix(static_cast<std::uint64_t>(args.seed)) + static_cast<std::uint64_t>(args.step)));
 }
 
 }  // namespace
@@ -128,15 +125,10 @@ void CpuBackend::run(const op::Sample& op) {
   const SampleArgs& args = op.args;
   const Rows in(op.logits);
   auto* id = op.ids.as<std::int32_t>();
+  const auto* rows = static_cast<const RowSampling*>(args.rows.data());
   parallel(in.count, in.width * 4, [&](i64 begin, i64 end, int) {
     for (i64 i = begin; i < end; ++i) {
-      const RowArgs row{args.temperature.as<float>()[i],
-                        args.top_p.as<float>()[i],
-                        args.min_p.as<float>()[i],
-                        args.repetition_penalty.as<float>()[i],
-                        args.top_k.as<std::int32_t>()[i],
-                        static_cast<std::uint64_t>(args.seed.as<i64>()[i]),
-                        static_cast<std::uint64_t>(args.step.as<i64>()[i]),
+      const RowArgs row{rows[i],
                         args.seen.defined() ? args.seen.as<std::uint8_t>() + i * args.seen.stride(0) : nullptr};
       id[i] = sample_row(static_cast<const float*>(in.row(i)), in.width, row);
     }

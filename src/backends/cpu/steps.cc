@@ -19,7 +19,7 @@ void CpuBackend::run(const op::MarkNotFinite& op) {
 }
 
 bool CpuBackend::try_run(const op::Advance& op) {
-  const auto& [batch, drawn, step, log, block_size] = op;
+  const auto& [batch, drawn, sampling, log, block_size] = op;
   const Sequences& sequences = batch.runs.front();
   const i64 count = batch.tokens(), width = sequences.block_tables.dim(1);
   auto* rows = log.as<std::int32_t>();
@@ -33,7 +33,7 @@ bool CpuBackend::try_run(const op::Advance& op) {
     const std::int32_t position = ++sequences.positions.as<std::int32_t>()[i];
     batch.ids.as<std::int32_t>()[i] = id;
     ++sequences.context_lens.as<std::int32_t>()[i];
-    ++step.as<i64>()[i];
+    ++static_cast<RowSampling*>(sampling.rows.data())[i].step;
     const i64 block = position / block_size;
     const auto* table = sequences.block_tables.as<std::int32_t>() + i * sequences.block_tables.stride(0);
     slot = block < width ? static_cast<std::int32_t>(table[block] * block_size + position % block_size) : -1;

@@ -1,7 +1,7 @@
 // One short function an operation: tensors become the kernels' structs.
 #include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/small.h"
+#include "backends/cuda/decode.h"
 #include "kernels/cuda/rows/rows.h"
 
 namespace fathom {
@@ -45,13 +45,13 @@ void CudaBackend::run(const op::AttendLatent& op) {
   if (q_c.dim(0) > 0 && q_c.dim(0) < 65536 && latent_fits(q_c, cache) && q_pe.dtype() == DType::bf16 &&
       o.dtype() == DType::bf16 && aligned_rows(q_c) && q_c.stride(1) % 8 == 0) {
     const i64 heads = q_c.dim(1), rows = q_c.dim(0) * heads, c = cache.kv_lora_rank;
-    cuda::MlaArgs p = latent_of(sequences, cache, heads, scale);
+    cuda::MlaArgs p = latent_of(gpu_, sequences, cache, heads, scale);
     if (p.splits > 1) p.parts = static_cast<float*>(workspace(static_cast<std::size_t>(rows * p.splits * (c + 1) * 4)));
     if (p.splits > 1) p.sums = p.parts + rows * p.splits * c;
     p.q_c = q_c.data(), p.q_c_stride = q_c.stride(0), p.q_c_head = q_c.stride(1);
     p.q_pe = q_pe.data(), p.q_pe_stride = q_pe.stride(0), p.q_pe_head = q_pe.stride(1);
     p.o_c = o.data();
-    cuda::mla_attend(stream(), p);
+    cuda::mla_attend(stream(), gpu_, p);
     return cuda::mla_combine(stream(), p);
   }
   cuda::attend_latent_simple(stream(), array_of(o), array_of(q_c), array_of(q_pe), cache_of(cache),
@@ -61,8 +61,8 @@ void CudaBackend::run(const op::AttendLatent& op) {
 void CudaBackend::run(const op::AttendExpanded& op) {
   const auto& [o, q, kv, k_pe, sequences, scale] = op;
   const cuda::Expanded keys{array_of(kv), array_of(k_pe)};
-  if (hopper_.encode != nullptr && q.dim(0) > 0 && cuda::attend_prompt_fits(array_of(o), array_of(q), keys))
-    return cuda::attend_prompt(stream(), hopper_, array_of(o), array_of(q), keys, sequences_of(sequences), scale);
+  if (gpu_.sm90a && q.dim(0) > 0 && cuda::attend_prompt_fits(array_of(o), array_of(q), keys))
+    return cuda::attend_prompt(stream(), gpu_, array_of(o), array_of(q), keys, sequences_of(sequences), scale);
   cuda::attend_expanded_simple(stream(), array_of(o), array_of(q), keys, sequences_of(sequences), scale);
 }
 
@@ -100,13 +100,7 @@ void CudaBackend::run(const op::Combine& op) {
 void CudaBackend::run(const op::Sample& op) {
   const SampleArgs& args = op.args;
   cuda::Sampling p = sampling_of(op.ids, op.logits);
-  p.temperature = args.temperature.as<float>();
-  p.top_p = args.top_p.as<float>();
-  p.min_p = args.min_p.as<float>();
-  p.penalty = args.repetition_penalty.as<float>();
-  p.top_k = args.top_k.as<std::int32_t>();
-  p.seed = args.seed.as<i64>();
-  p.step = args.step.as<i64>();
+  p.params = static_cast<const RowSampling*>(args.rows.data());
   p.seen = args.seen.defined() ? args.seen.as<std::uint8_t>() : nullptr;
   p.seen_stride = args.seen.defined() ? args.seen.stride(0) : 0;
   cuda::sample(stream(), p);

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/linear/code_rows.h"
 #include "kernels/cuda/rows/sampling.h"
 #include "ops/operations.h"
+#include "quant/fp8_block.h"
 
 namespace fathom {
 
@@ -39,7 +40,7 @@ inline cuda::Matrix matrix_of(const Weight& w) {
   return {w.data.data(),
           w.scale.defined() ? w.scale.as<float>() : nullptr,
           type_of(w.data.dtype()),
-          w.format->power_of_two,
+          w.format->power_of_two(),
           w.data.rank() == 3 ? w.data.dim(0) : 1,
           w.out(),
           w.in()};
@@ -71,8 +72,17 @@ inline cuda::Sampling sampling_of(const Tensor& ids, const Tensor& logits) {
   return s;
 }
 
-// Room for so many bytes in a workspace, whose parts begin at whole 256 bytes.
-inline i64 aligned(i64 bytes) { return (bytes + 255) / 256 * 256; }
+// Whether a product takes its rows as codes.
+inline bool quantises(const Weight& w, GemmMode mode) { return mode == GemmMode::fp8 && w.format->has_scale(); }
+// The same of these rows, which must consist of whole units then.
+inline bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
+  if (!quantises(w, mode)) return false;
+  CHECK(x.dim(1) % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
+        kFp8Block, x.dim(1));
+  return true;
+}
+
+using cuda::aligned;
 
 inline cuda::Cache cache_of(const CacheLayer& cache) {
   return {cache.latent.data(), type_of(cache.latent.dtype()), static_cast<int>(cache.block_size()),

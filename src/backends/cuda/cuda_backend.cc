@@ -87,7 +87,7 @@ CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
   check_cuda(cudaMallocHost(&staging_, kStaging + kSmallUpload), "allocate pinned memory");
   fetched_ = static_cast<std::byte*>(staging_) + kStaging;
-  if (!portable) hopper_ = cuda::find_device(index);
+  gpu_ = cuda::find_device(index, portable);
 }
 
 CudaBackend::~CudaBackend() {

@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/linear/product.h"
 #include "kernels/cuda/moe/moe.h"
 #include "ops/backend.h"
 
 namespace fathom {
-
-struct CodeRows;
 
 class CudaBackend final : public Backend {
  public:
@@ -32,28 +31,25 @@ class CudaBackend final : public Backend {
   void download(void* host, const Tensor& x) override;
   void synchronize() override;
   std::optional<DeviceMemory> memory() const override;
+  bool draws_ahead() const override { return true; }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
 
   // By the measured rates of the kernels for Hopper (bench/results) both forms of attention meet at about 34 new
   // tokens, since the expanded one reads a key once for 128 tokens; the others have no fast kernel for it.
   i64 expand_from() const override { return has_hopper_kernels() ? 64 : i64{1} << 40; }
 
+  std::string explain(const ProductCase& product) const override;
+
   FATHOM_OVERRIDE_OPERATIONS
   FATHOM_OVERRIDE_FUSED_OPERATIONS
 
-  bool has_hopper_kernels() const { return hopper_.encode != nullptr; }
+  bool has_hopper_kernels() const { return gpu_.sm90a; }
 
  private:
   // The stream, with this thread's device set.
   cudaStream_t stream() const;
-  // y (+)= x w^T, grouped if there are offsets, by the kernels for Hopper; false where they do not apply or pay.
-  bool wide_linear(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& offsets, GemmMode mode, bool add);
-  bool wide_norm_linear(const op::NormLinear& op);
-  void run_products(const std::vector<cuda::WideProduct>& all);
-  bool few_shared(const cuda::MoeArgs& p);
-  cuda::Operand quantised(const Tensor& x, const Weight& w);
-  Tensor rounded_to_fp8(const Tensor& x, const Weight& w);
-  void take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows);
+  // Enqueues a product; false where no kernel supports it.
+  bool product(const cuda::Product& p);
   void carve_experts(cuda::MoeArgs& p, bool merged);
   void run_experts(cuda::MoeArgs& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
@@ -63,7 +59,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   cudaStream_t stream_ = nullptr;
-  cuda::Device hopper_;
+  cuda::Device gpu_;
   std::string description_;
   bool capturing_ = false;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs

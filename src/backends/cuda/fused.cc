@@ -1,9 +1,9 @@
 // The fused forms: for few tokens with bf16 activations and bf16 or FP8 weights.
 #include <algorithm>
 
-#include "backends/cuda/code_rows.h"
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/small.h"
+#include "backends/cuda/decode.h"
+#include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/rows/steps.h"
 
@@ -20,8 +20,8 @@ class Carver {
     used_ += static_cast<std::size_t>(aligned(count * static_cast<i64>(sizeof(T))));
     return part;
   }
-  CodeRows code_rows(i64 rows, i64 in) {
-    return CodeRows::by_row(take<std::byte>(CodeRows::bytes(rows, in)), rows, in);
+  cuda::CodeRows code_rows(i64 rows, i64 in) {
+    return cuda::CodeRows::by_row(take<std::byte>(cuda::CodeRows::bytes(rows, in)), rows, in);
   }
   std::size_t used() const { return used_; }
 
@@ -36,91 +36,6 @@ bool same_kind(std::span<const Weight> ws) {
 
 }  // namespace
 
-bool CudaBackend::try_run(const op::NormLinear& op) {
-  const std::span<const Tensor> ys = op.ys;
-  const std::span<const Weight> ws = op.ws;
-  const Tensor& x = op.x.x;
-  const GemmMode mode = op.mode;
-  i64 outputs = 0;
-  for (const Weight& w : ws) outputs += w.out();
-  if (wide_norm_linear(op)) return true;
-  if (!dense_rows(x.dim(0), outputs) || ys.size() > 3 || x.dim(0) == 0 || !same_kind(ws)) return false;
-  for (const Weight& w : ws)
-    if (!small_weight(w, mode)) return false;
-  cuda::GemvPlan p;
-  p.parts = static_cast<int>(ys.size());
-  p.tokens = static_cast<int>(x.dim(0));
-  for (std::size_t i = 0; i < ys.size(); ++i)
-    p.part[i] = {matrix_of(ws[i]), ys[i].data(), type_of(ys[i].dtype()), ys[i].stride(0)};
-  p.quantise = quantises(ws[0], mode);
-  // Each block makes the rows ready: with several rows and many blocks it is cheaper to do it once.
-  const bool alone = x.dim(0) > 1 && (outputs > 16384 || p.quantise);
-  if (!alone && cuda::input_fits_shared(x.dim(0), x.dim(1)) && x.dtype() == DType::f32 && aligned_rows(x)) {
-    p.x = x.data();
-    p.x_stride = x.stride(0);
-    p.gain = op.x.norm.gain.as<float>();
-    p.eps = op.x.norm.eps;
-  } else {
-    void* normed = nullptr;
-    CodeRows rows{};
-    const auto carve = [&](void* base) {
-      Carver carver(base);
-      normed = carver.take<bf16_bits>(x.numel());
-      if (p.quantise) rows = carver.code_rows(x.dim(0), x.dim(1));
-      return carver.used();
-    };
-    carve(workspace(carve(nullptr)));
-    const Tensor y(normed, DType::bf16, x.shape(), device());
-    run(op::RmsNorm{y, x, op.x.norm});
-    take_rows(p, y, ws[0], rows);
-  }
-  gemv(stream(), p);
-  return true;
-}
-
-// x as the input of a product: its bf16 rows, or codes that are made here.
-void CudaBackend::take_rows(cuda::GemvPlan& p, const Tensor& x, const Weight& w, const CodeRows& rows) {
-  p.x = x.data();
-  p.x_stride = x.stride(0);
-  if (!p.quantise) return;
-  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two);
-  p.x = rows.codes;
-  p.x_stride = x.dim(1);
-  p.x_scale = rows.scales;
-  p.quantise = false;
-}
-
-bool CudaBackend::try_run(const op::LinearAdd& op) {
-  const Tensor &h = op.h, &x = op.x;
-  const Weight& w = op.w;
-  const GemmMode mode = op.mode;
-  if (h.dtype() == DType::f32 && wide_linear(h, x, w, {}, mode, true)) return true;
-  if (!dense_rows(x.dim(0), w.out()) || x.dim(0) == 0 || !small_weight(w, mode) || x.dtype() != DType::bf16 ||
-      !aligned_rows(x))
-    return false;
-  cuda::GemvPlan p;
-  p.part[0] = {matrix_of(w), h.data(), type_of(h.dtype()), h.stride(0)};
-  p.tokens = static_cast<int>(x.dim(0));
-  p.add = true;
-  p.quantise = quantises(w, mode);
-  // Where several rows are to be quantised, it is cheaper to do it once than in each block.
-  if (p.quantise && x.dim(0) == 1 && cuda::input_fits_shared(1, x.dim(1))) {
-    p.x = x.data();
-    p.x_stride = x.stride(0);
-  } else {
-    CodeRows rows{};
-    const auto carve = [&](void* base) {
-      Carver carver(base);
-      if (p.quantise) rows = carver.code_rows(x.dim(0), x.dim(1));
-      return carver.used();
-    };
-    if (p.quantise) carve(workspace(carve(nullptr)));
-    take_rows(p, x, w, rows);
-  }
-  gemv(stream(), p);
-  return true;
-}
-
 bool CudaBackend::try_run(const op::LatentAttention& op) {
   const Tensor &o = op.o, &q = op.q, &kv_pe = op.kv_pe;
   const LatentAttention& args = op.args;
@@ -132,7 +47,7 @@ bool CudaBackend::try_run(const op::LatentAttention& op) {
       args.wk_b.dtype() != DType::bf16 || args.wk_b.dim(2) % 8 != 0 || q.dim(2) % 8 != 0 || !aligned_rows(kv_pe))
     return false;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = cache.kv_lora_rank, nope = args.wk_b.dim(2);
-  cuda::MlaArgs p = latent_of(sequences, cache, heads, args.scale);
+  cuda::MlaArgs p = latent_of(gpu_, sequences, cache, heads, args.scale);
   const auto carve = [&](void* base) {
     Carver carver(base);
     auto* q_c = carver.take<bf16_bits>(tokens * heads * c);
@@ -159,7 +74,7 @@ bool CudaBackend::try_run(const op::LatentAttention& op) {
   p.q_pe_stride = q.stride(0);
   p.q_pe_head = q.stride(1);
   cuda::mla_absorb(stream(), p);
-  cuda::mla_attend(stream(), p);
+  cuda::mla_attend(stream(), gpu_, p);
   p.wv_b = {args.wv_b.data(), nullptr, cuda::Type::bf16, false, heads, args.wv_b.dim(1), c};
   p.o = o.data();
   p.o_stride = o.stride(0);
@@ -191,6 +106,7 @@ bool CudaBackend::try_run(const op::ExpertsAdd& op) {
   route_args(p.route, gate.bias, gate.route, tokens, experts);
   p.route.logits_stride = experts;
   p.counter = counter();
+  p.multiprocessors = gpu_.multiprocessors;
   p.w1 = matrix_of(routed.w1), p.w2 = matrix_of(routed.w2), p.w3 = matrix_of(routed.w3);
   p.shared_w1 = matrix_of(shared_experts.w1), p.shared_w2 = matrix_of(shared_experts.w2);
   p.shared_w3 = matrix_of(shared_experts.w3);
@@ -199,7 +115,7 @@ bool CudaBackend::try_run(const op::ExpertsAdd& op) {
   p.y_stride = h.stride(0);
   const bool merged = tokens <= 8 && tokens * top_k <= 64;
   carve_experts(p, merged);
-  if (tokens <= 8 && cuda::input_fits_shared(tokens, dim) && aligned_rows(h)) {
+  if (tokens <= 8 && cuda::input_fits_shared(gpu_, tokens, dim) && aligned_rows(h)) {
     p.x = h.data();
     p.x_stride = h.stride(0);
     p.gain = op.norm.gain.as<float>();
@@ -212,14 +128,15 @@ bool CudaBackend::try_run(const op::ExpertsAdd& op) {
   }
   run_experts(p, routed.w1.format->has_scale());
   if (merged) return true;
-  cuda::GemvPlan shared;
+  cuda::Product shared;  // the shared experts' second half
   shared.part[0] = {p.shared_w2, p.y, cuda::Type::f32, p.y_stride};
-  shared.tokens = p.tokens;
+  shared.rows = p.tokens;
   shared.x = p.quantise ? static_cast<const void*>(p.shared_codes.data) : p.shared_hidden;
+  shared.x_type = p.quantise ? cuda::Type::e4m3 : cuda::Type::bf16;
   shared.x_scale = p.shared_codes.scale;
   shared.x_stride = p.shared_w2.in;
-  shared.add = true;
-  if (p.shared_w2.out > 0 && !few_shared(p)) gemv(stream(), shared);
+  shared.add = shared.between_experts = true;
+  if (p.shared_w2.out > 0) product(shared);
   cuda::combine_add(stream(), p);
   return true;
 }
@@ -228,7 +145,7 @@ bool CudaBackend::try_run(const op::ExpertsAdd& op) {
 void CudaBackend::carve_experts(cuda::MoeArgs& p, bool merged) {
   const i64 tokens = p.tokens, top_k = p.route.top_k, dim = p.gate.in, choices = tokens * top_k;
   const auto codes = [](Carver& carver, i64 rows, i64 width) {
-    const CodeRows all = carver.code_rows(rows, width);
+    const cuda::CodeRows all = carver.code_rows(rows, width);
     return cuda::MoeArgs::Codes{all.codes, all.scales};
   };
   const auto carve = [&](void* base) {
@@ -247,7 +164,7 @@ void CudaBackend::carve_experts(cuda::MoeArgs& p, bool merged) {
     if (!p.quantise) return carver.used();
     p.x_codes = codes(carver, tokens, dim);
     p.shared_codes = codes(carver, tokens, p.shared_w2.in);
-    if (!merged || tokens > 1 || !cuda::input_fits_shared(1, top_k * p.w2.in + p.shared_w2.in))
+    if (!merged || tokens > 1 || !cuda::input_fits_shared(gpu_, 1, top_k * p.w2.in + p.shared_w2.in))
       p.hidden_codes = codes(carver, choices, p.w2.in);
     return carver.used();
   };
@@ -277,7 +194,7 @@ bool CudaBackend::try_run(const op::Advance& op) {
   a.table_width = static_cast<int>(all.block_tables.dim(1));
   a.block_size = static_cast<int>(op.block_size);
   a.drawn = op.drawn.as<std::int32_t>();
-  a.step = op.step.as<i64>();
+  a.sampling = static_cast<RowSampling*>(op.sampling.rows.data());
   a.log = op.log.as<std::int32_t>();
   a.log_rows = static_cast<int>(op.log.dim(0) - 1);
   a.count = static_cast<int>(op.batch.tokens());

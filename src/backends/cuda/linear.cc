@@ -1,103 +1,113 @@
-// Products: format and shape choose the kernel.
-#include "backends/cuda/code_rows.h"
+// Products: each is described once, and the chooser of kernels/cuda/linear takes the kernel.
+#include <algorithm>
+#include <array>
+
+#include "backends/cuda/arrays.h"
 #include "backends/cuda/cuda_backend.h"
-#include "backends/cuda/small.h"
-#include "kernels/cuda/rows/rows.h"
+#include "backends/cuda/decode.h"
+#include "kernels/cuda/linear/chooser.h"
 
 namespace fathom {
 namespace {
 
-bool tile_fits(const Tensor& x, const Weight& w) {
-  const i64 step = w.data.dtype() == DType::bf16 ? 8 : 16;
-  return x.dim(0) > 0 && x.dtype() == DType::bf16 && w.data.dtype() != DType::f32 && w.in() % step == 0 &&
-         aligned_rows(x) && reinterpret_cast<std::uintptr_t>(w.data.data()) % 16 == 0;
+// ys[i] = x ws[i]^T; the weights have one format.
+cuda::Product product_of(std::span<const Tensor> ys, const Tensor& x, std::span<const Weight> ws, GemmMode mode) {
+  cuda::Product p;
+  p.parts = static_cast<int>(ys.size());
+  for (std::size_t i = 0; i < ys.size(); ++i)
+    p.part[i] = {matrix_of(ws[i]), ys[i].data(), type_of(ys[i].dtype()), ys[i].stride(0)};
+  p.rows = x.dim(0);
+  p.x = x.data();
+  p.x_type = type_of(x.dtype());
+  p.x_stride = x.stride(0);
+  p.quantise = quantises(ws[0], mode, x);
+  return p;
+}
+cuda::Product product_of(const Tensor& y, const Tensor& x, const Weight& w, GemmMode mode) {
+  return product_of({&y, 1}, x, {&w, 1}, mode);
 }
 
 }  // namespace
 
-// The values that quantised activations stand for, in scratch.
-Tensor CudaBackend::rounded_to_fp8(const Tensor& x, const Weight& w) {
-  const Tensor y(workspace(static_cast<std::size_t>(x.numel() * 2)), DType::bf16, x.shape(), x.device());
-  cuda::round_to_fp8(stream(), y.data(), array_of(x), w.format->power_of_two);
-  return y;
+bool CudaBackend::product(const cuda::Product& p) {
+  if (p.rows == 0) return true;
+  const cuda::ProductShape shape = cuda::shape_of(p);
+  const cuda::Choice choice = cuda::choose(shape, gpu_);
+  if (choice.kernel == nullptr) return false;
+  const i64 bytes = cuda::scratch_bytes(shape, choice.plan);
+  cuda::run(stream(), gpu_, p, choice, bytes > 0 ? workspace(static_cast<std::size_t>(bytes)) : nullptr);
+  return true;
 }
 
-// Quantised activations, in scratch.
-cuda::Operand CudaBackend::quantised(const Tensor& x, const Weight& w) {
-  const auto rows =
-      CodeRows::by_row(workspace(static_cast<std::size_t>(CodeRows::bytes(x.dim(0), x.dim(1)))), x.dim(0), x.dim(1));
-  cuda::quantize(stream(), rows.codes, rows.scales, array_of(x), w.format->power_of_two);
-  return {array_of(Tensor(rows.codes, DType::e4m3, x.shape(), x.device())), rows.scales};
+std::string CudaBackend::explain(const ProductCase& product) const {
+  if (product.experts > 0 && fused_rows(product.tokens)) return "moe: experts of few tokens";
+  cuda::ProductShape shape;
+  shape.rows = product.rows;
+  shape.in = product.in;
+  shape.parts = static_cast<int>(product.outs.size());
+  std::copy(product.outs.begin(), product.outs.end(), shape.out);
+  shape.groups = product.experts;
+  shape.w = type_of(product.format->element());
+  shape.norm = product.norm;
+  shape.x = product.norm ? cuda::Type::f32 : cuda::Type::bf16;
+  shape.quantise = product.mode == GemmMode::fp8 && product.format->has_scale();
+  shape.add = shape.y_f32 = product.add;
+  shape.x_aligned = shape.w_aligned = product.in % 16 == 0;
+  return cuda::describe(cuda::choose(shape, gpu_));
 }
 
-void CudaBackend::run(const op::Linear& op) {
-  const auto& [y, x, w, mode] = op;
-  const bool few =
-      small_rows(x.dim(0)) && small_weight(w, GemmMode::bf16) && x.dtype() == DType::bf16 && aligned_rows(x);
-  if (wide_linear(y, x, w, {}, mode, false)) return;
-  if (!few && tile_fits(x, w)) {
-    const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
-    return cuda::linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w));
-  }
-  cuda::Operand operand{array_of(x), nullptr};
-  if (quantises(w, mode, x)) operand = quantised(x, w);
-  if (!few) return cuda::linear_simple(stream(), array_of(y), operand, matrix_of(w));
-  cuda::GemvPlan p;
-  p.part[0] = {matrix_of(w), y.data(), type_of(y.dtype()), y.stride(0)};
-  p.tokens = static_cast<int>(x.dim(0));
-  p.x = operand.x.data;
-  p.x_stride = operand.x.stride[0];
-  p.x_scale = operand.scale;
-  gemv(stream(), p);
-}
+void CudaBackend::run(const op::Linear& op) { product(product_of(op.y, op.x, op.w, op.mode)); }
 
 void CudaBackend::run(const op::GroupedLinear& op) {
-  const auto& [y, x, w, offsets, mode] = op;
-  if (wide_linear(y, x, w, offsets, mode, false)) return;
-  if (tile_fits(x, w)) {
-    const Tensor rounded = quantises(w, mode, x) ? rounded_to_fp8(x, w) : x;
-    return cuda::grouped_linear_tile(stream(), array_of(y), array_of(rounded), matrix_of(w),
-                                     offsets.as<std::int32_t>());
-  }
-  cuda::Operand operand{array_of(x), nullptr};
-  if (quantises(w, mode, x)) operand = quantised(x, w);
-  cuda::grouped_linear_simple(stream(), array_of(y), operand, matrix_of(w), offsets.as<std::int32_t>());
+  cuda::Product p = product_of(op.y, op.x, op.w, op.mode);
+  p.offsets = op.offsets.as<std::int32_t>();
+  product(p);
 }
 
 void CudaBackend::run(const op::HeadMatmul& op) {
   const auto& [y, x, w, transposed] = op;
-  const bool bf16 = x.dtype() == DType::bf16 && w.dtype() == DType::bf16;
-  const bool shared = x.stride(1) == 0;  // heads with one input: keys and values of cached rows
-  if (!transposed && !shared && fused_rows(x.dim(0)) && bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) &&
-      x.stride(1) % 8 == 0) {
-    cuda::GemvPlan p;
-    p.part[0] = {
-        {w.data(), nullptr, cuda::Type::bf16, false, 1, w.dim(1), w.dim(2)}, y.data(), type_of(y.dtype()), y.stride(0)};
-    p.tokens = static_cast<int>(x.dim(0));
-    p.heads = static_cast<int>(x.dim(1));
-    p.x = x.data();
-    p.x_stride = x.stride(0);
-    p.x_head = x.stride(1);
-    p.w_head = w.stride(0);
-    p.y_head = y.stride(1);
-    return gemv(stream(), p);
-  }
-  cuda::WideProduct p;
-  p.x = x.data();
-  p.x_stride = x.stride(0);
-  p.x_head = x.stride(1);
-  p.w = {w.data(), nullptr, cuda::Type::bf16, false, w.dim(0), y.dim(2), x.dim(2)};
-  p.w_transposed = transposed;
-  p.y = y.data();
-  p.y_type = type_of(y.dtype());
-  p.y_stride = y.stride(0);
-  p.y_head = y.stride(1);
+  cuda::Product p;
+  p.part[0].w = {w.data(), nullptr, type_of(w.dtype()), false, w.dim(0), y.dim(2), x.dim(2)};
+  p.part[0].y = y.data(), p.part[0].y_type = type_of(y.dtype()), p.part[0].y_stride = y.stride(0);
   p.rows = x.dim(0);
-  if (bf16 && hopper_.encode != nullptr && w.stride(0) == w.dim(1) * w.dim(2) && cuda::gemm_fits(p))
-    return cuda::gemm_run(stream(), hopper_, p);
-  if (!transposed && bf16 && x.dim(2) % 8 == 0 && aligned_rows(x) && x.stride(1) % 8 == 0 && w.stride(0) % 8 == 0)
-    return cuda::head_matmul_tile(stream(), array_of(y), array_of(x), array_of(w));
-  cuda::head_matmul_simple(stream(), array_of(y), array_of(x), array_of(w), transposed);
+  p.x = x.data(), p.x_type = type_of(x.dtype()), p.x_stride = x.stride(0);
+  p.heads = static_cast<int>(x.dim(1));
+  p.x_head = x.stride(1), p.w_head = w.stride(0), p.y_head = y.stride(1);
+  p.w_transposed = transposed;
+  product(p);
+}
+
+bool CudaBackend::try_run(const op::NormLinear& op) {
+  for (const Weight& w : op.ws)
+    if (op.ws.size() > cuda::kMostParts || w.format != op.ws[0].format) return false;
+  cuda::Product p = product_of(op.ys, op.x.x, op.ws, op.mode);
+  p.gain = op.x.norm.gain.as<float>();
+  p.eps = op.x.norm.eps;
+  return product(p);
+}
+
+bool CudaBackend::try_run(const op::LinearAdd& op) {
+  cuda::Product p = product_of(op.h, op.x, op.w, op.mode);
+  p.add = true;
+  return product(p);
+}
+
+bool CudaBackend::try_run(const op::GroupedSwiGlu& op) {
+  const auto& [y, x, w1, w3, offsets, mode] = op;
+  if (w1.format != w3.format || y.dtype() != DType::bf16) return false;
+  if (x.dim(0) == 0) return true;
+  Tensor other(nullptr, DType::bf16, y.shape(), device());
+  cuda::Product p = product_of(std::array{y, other}, x, std::array{w1, w3}, mode);
+  p.offsets = offsets.as<std::int32_t>();
+  const cuda::ProductShape shape = cuda::shape_of(p);
+  const cuda::Choice choice = cuda::choose(shape, gpu_);
+  const i64 bytes = aligned(y.numel() * 2) + cuda::scratch_bytes(shape, choice.plan);
+  auto* scratch = static_cast<std::byte*>(workspace(static_cast<std::size_t>(bytes)));
+  p.part[1].y = scratch;
+  cuda::run(stream(), gpu_, p, choice, scratch + aligned(y.numel() * 2));
+  other = Tensor(scratch, DType::bf16, y.shape(), device());
+  run(op::SiluMul{y, y, other});
+  return true;
 }
 
 }  // namespace fathom

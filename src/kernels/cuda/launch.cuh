@@ -39,6 +39,31 @@ void launch_early(void (*kernel)(Params...), const char* name, dim3 grid, dim3 b
   check_launch(name);
 }
 
+// A launch of clusters of `cluster` blocks. `early`: as launch_early.
+struct ClusterLaunch {
+  int blocks, threads, bytes, cluster;
+  bool early;
+};
+template <typename... Params, typename... Args>
+void launch_cluster(void (*kernel)(Params...), const char* name, const ClusterLaunch& l, cudaStream_t s,
+                    Args&&... args) {
+  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, l.bytes);
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {static_cast<unsigned>(l.cluster), 1, 1};
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(l.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(l.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(l.bytes);
+  config.stream = s;
+  config.attrs = attributes;
+  config.numAttrs = l.early ? 2 : 1;
+  cudaLaunchKernelEx(&config, kernel, Params(args)...);
+  check_launch(name);
+}
+
 // Says that a kernel with so much shared memory a block lives on the first-level cache. What a multiprocessor was set
 // to by a kernel that wants all of it for shared memory stays otherwise, which made the experts' kernels half as fast.
 template <typename Kernel>

@@ -4,7 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/array.h"
-#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/device.h"
 
 namespace fathom::cuda {
 
@@ -65,15 +65,16 @@ struct MlaArgs {
   const void* q_pe = nullptr;  // bf16 [tokens, heads, 64]
   i64 q_pe_stride = 0, q_pe_head = 0;
   float *parts = nullptr, *sums = nullptr;  // scratch: [tokens, heads, splits, 512], [tokens, heads, splits]
-  static constexpr int kMostSplits = 132;
+  static constexpr int kMostSplits = 256;
   int splits = 1;       // of the context at most
   void* o_c = nullptr;  // bf16 [tokens, heads, 512]
   Matrix wv_b;          // bf16 [heads, v, 512]
   void* o = nullptr;    // bf16 [tokens, heads, v]
   i64 o_stride = 0, o_head = 0;
 };
-void mla_absorb(cudaStream_t s, const MlaArgs& p);   // cache rows of the new tokens; q_c = q_nope wk_b
-void mla_attend(cudaStream_t s, const MlaArgs& p);   // o_c where there is one part; else parts and sums
+void mla_absorb(cudaStream_t s, const MlaArgs& p);  // cache rows of the new tokens; q_c = q_nope wk_b
+void mla_attend(cudaStream_t s, const Device& device,
+                const MlaArgs& p);                   // o_c where there is one part; else parts and sums
 void mla_combine(cudaStream_t s, const MlaArgs& p);  // o_c from parts and sums, if there are several parts
 // o = o_c wv_b from parts and sums at once, where they are few.
 bool mla_values_fit(const MlaArgs& p);

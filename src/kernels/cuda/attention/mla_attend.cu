@@ -256,12 +256,9 @@ void launch(cudaStream_t s, const MlaArgs& p) {
 
 }  // namespace
 
-void mla_attend(cudaStream_t s, const MlaArgs& p) {
-  int device = 0, most = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+void mla_attend(cudaStream_t s, const Device& device, const MlaArgs& p) {
   const bool several = p.seqs.max_context > static_cast<i64>(p.splits) * kKeys;
-  several&& static_cast<std::size_t>(most) >= sizeof(Shared<2>) ? launch<2>(s, p) : launch<1>(s, p);
+  several&& static_cast<std::size_t>(device.shared_bytes) >= sizeof(Shared<2>) ? launch<2>(s, p) : launch<1>(s, p);
 }
 
 }  // namespace fathom::cuda

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) mla_values_kernel(const __grid_const
 
 // Block (token, head), four groups of threads for the parts: o_c.
 __global__ void __launch_bounds__(4 * kThreads) mla_combine_kernel(const __grid_constant__ MlaArgs p) {
-  __shared__ float weights[256];  // SmallMla::kMostSplits at most
+  __shared__ float weights[MlaArgs::kMostSplits];
   __shared__ float4 others[3][kThreads];
   __shared__ float factor;
   let_next_start();

@@ -2,8 +2,24 @@
 #pragma once
 
 #include "kernels/cuda/linear/gemv_input.cuh"
+#include "kernels/cuda/linear/product.h"
 
 namespace fathom::cuda {
+
+// A product as the kernel sees it: up to three matrices of one input, or one matrix a head.
+struct GemvPlan {
+  Product::Part part[kMostParts];
+  int parts = 1, tokens = 0, heads = 1;
+  const void* x = nullptr;  // [tokens, heads, in]: bf16; float32 with gain; e4m3 with x_scale
+  i64 x_stride = 0;
+  i64 x_head = 0, w_head = 0, y_head = 0;
+  const float* x_scale = nullptr;  // [tokens, in / 128]
+  // With one of these x, of at most 8 tokens, is made ready in shared memory: see input_fits_shared.
+  const float* gain = nullptr;
+  float eps = 0;
+  bool quantise = false;
+  bool add = false;
+};
 
 constexpr int kMostTiles = 8;  // of 8 tokens that a block takes; more tokens are more blocks
 
@@ -13,7 +29,7 @@ __device__ void gemv_tile(const GemvPlan& p, int tile, i64 head, int base, float
   int part = 0;
   while (part + 1 < p.parts && tile >= (p.part[part].w.out + 15) / 16)
     tile -= static_cast<int>(p.part[part++].w.out + 15) / 16;
-  const GemvPlan::Part& out = p.part[part];
+  const Product::Part& out = p.part[part];
   const int first = tile * 16, g = threadIdx.x % 32 / 4, c = threadIdx.x % 4, in = static_cast<int>(out.w.in),
             count = min(p.tokens - base, 8 * kTiles);
   OneMatrix<kFp8> w(out.w, 0);
@@ -62,11 +78,12 @@ __global__ void __launch_bounds__(kTiles >= 4 ? 256 : 512) gemv_kernel(const __g
 }
 
 template <bool kFp8, Rows kRows, int kTiles>
-void launch_gemv(cudaStream_t s, const GemvPlan& p) {
+void launch_gemv(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
   i64 tiles = 0;
   for (int i = 0; i < p.parts; ++i) tiles += (p.part[i].w.out + 15) / 16;
   if (tiles == 0 || p.tokens == 0) return;
-  const int warps = warps_for(tiles * p.heads, p.part[0].w.in, p.heads > 1 ? 1 : 4, kTiles >= 4 ? 8 : 16),
+  const int warps =
+                warps_for(tiles * p.heads, p.part[0].w.in, p.heads > 1 ? 1 : 4, kTiles >= 4 ? 8 : 16, multiprocessors),
             chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
   std::size_t shared = Parts<kTiles>::bytes(warps);
   if (kRows == Rows::shared) shared += InputPlace::bytes(p.tokens, p.part[0].w.in);
@@ -76,13 +93,15 @@ void launch_gemv(cudaStream_t s, const GemvPlan& p) {
 }
 
 template <bool kFp8, Rows kRows>
-void dispatch_gemv(cudaStream_t s, const GemvPlan& p) {
-  if (p.tokens <= 8) return launch_gemv<kFp8, kRows, 1>(s, p);
+void dispatch_gemv(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
+  if (p.tokens <= 8) return launch_gemv<kFp8, kRows, 1>(s, p, multiprocessors);
   if constexpr (kRows != Rows::shared) {
-    if (p.tokens <= 16) return launch_gemv<kFp8, kRows, 2>(s, p);
-    if (p.tokens <= 32) return launch_gemv<kFp8, kRows, 4>(s, p);
-    launch_gemv<kFp8, kRows, kMostTiles>(s, p);
+    if (p.tokens <= 16) return launch_gemv<kFp8, kRows, 2>(s, p, multiprocessors);
+    if (p.tokens <= 32) return launch_gemv<kFp8, kRows, 4>(s, p, multiprocessors);
+    launch_gemv<kFp8, kRows, kMostTiles>(s, p, multiprocessors);
   }
 }
+
+void gemv_fp8(cudaStream_t s, const GemvPlan& p, int multiprocessors);
 
 }  // namespace fathom::cuda

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/linear/product.h"
 #include "kernels/cuda/numbers.cuh"
 
 namespace fathom::cuda {
@@ -239,11 +238,11 @@ struct Parts {
   }
 };
 
-// Warps a block: all tiles at once on the machine's multiprocessors with about 16 warps each, no more warps than units.
-inline int warps_for(i64 tiles, i64 in, int least, int most) {
+// Warps a block: all tiles at once on the multiprocessors with about 16 warps each, no more warps than units.
+inline int warps_for(i64 tiles, i64 in, int least, int most, int multiprocessors) {
   const i64 units = (in + kUnit - 1) / kUnit;
   int warps = 1;
-  while (warps < most && warps * 2 <= units && (warps < least || tiles * warps * 2 <= 132 * 16)) warps *= 2;
+  while (warps < most && warps * 2 <= units && (warps < least || tiles * warps * 2 <= multiprocessors * 16)) warps *= 2;
   return warps;
 }
 

@@ -1,5 +1,5 @@
 // Products of any shape and type, in float32 over shared-memory tiles. Readable; the twin of the fast ones.
-#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/numbers.cuh"
 
 namespace fathom::cuda {
@@ -24,7 +24,7 @@ struct Source {
   }
 };
 
-struct Product {
+struct SimplePlan {
   Source x, w;
   void* y;
   Type y_type;
@@ -32,7 +32,7 @@ struct Product {
 };
 
 // y [64, 64] tile at (row0, out0) = x w^T; thread (ty, tx) has rows ty * 4 .. + 3, outputs tx * 4 .. + 3.
-__device__ void tile_product(const Product& p, i64 row0, i64 out0) {
+__device__ void tile_product(const SimplePlan& p, i64 row0, i64 out0) {
   __shared__ float xs[kDepth][kTile + 1], ws[kDepth][kTile + 1];
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
   float sum[4][4] = {};
@@ -61,12 +61,12 @@ __device__ void tile_product(const Product& p, i64 row0, i64 out0) {
 
 __device__ i64 bytes_of(Type type) { return type == Type::f32 ? 4 : type == Type::bf16 ? 2 : 1; }
 
-__global__ void linear_kernel(Product p) {
+__global__ void linear_kernel(SimplePlan p) {
   tile_product(p, static_cast<i64>(blockIdx.y) * kTile, static_cast<i64>(blockIdx.x) * kTile);
 }
 
 // Block (x, y, e): tiles y, y + gridDim.y, ... of expert e's rows.
-__global__ void grouped_linear_kernel(Product p, const std::int32_t* offsets) {
+__global__ void grouped_linear_kernel(SimplePlan p, const std::int32_t* offsets) {
   const i64 begin = offsets[blockIdx.z], rows = offsets[blockIdx.z + 1] - begin;
   p.x.data = static_cast<const char*>(p.x.data) + begin * p.x.stride * bytes_of(p.x.type);
   if (p.x.scale != nullptr) p.x.scale += begin * p.x.scale_stride;
@@ -79,7 +79,7 @@ __global__ void grouped_linear_kernel(Product p, const std::int32_t* offsets) {
 }
 
 // Block (x, y, h): head h.
-__global__ void head_matmul_kernel(Product p, i64 x_head, i64 w_head, i64 y_head) {
+__global__ void head_matmul_kernel(SimplePlan p, i64 x_head, i64 w_head, i64 y_head) {
   const i64 h = blockIdx.z;
   p.x.data = static_cast<const char*>(p.x.data) + h * x_head * bytes_of(p.x.type);
   p.w.data = static_cast<const char*>(p.w.data) + h * w_head * bytes_of(p.w.type);
@@ -87,52 +87,33 @@ __global__ void head_matmul_kernel(Product p, i64 x_head, i64 w_head, i64 y_head
   tile_product(p, static_cast<i64>(blockIdx.y) * kTile, static_cast<i64>(blockIdx.x) * kTile);
 }
 
-Product product_of(const Array& y, const Operand& x, const Matrix& w) {
-  Product p{};
-  p.x = {x.x.data, x.x.type, x.x.stride[0], x.scale, x.x.dim[1] / 128, 1};
-  p.w = {w.data, w.type, w.in, w.scale, (w.in + 127) / 128, 128};
-  p.y = y.data;
-  p.y_type = y.type;
-  p.y_stride = y.stride[0];
-  p.rows = x.x.dim[0];
-  p.out = w.out;
-  p.in = w.in;
-  return p;
+SimplePlan plan_of(const Product& p, int part) {
+  const Product::Part& to = p.part[part];
+  const i64 in = to.w.in;
+  const float* x_scale = p.x_type == Type::e4m3 ? p.x_scale : nullptr;
+  Source w{to.w.data, to.w.type, in, to.w.scale, (in + 127) / 128, 128};
+  if (p.w_transposed) w.stride = 1, w.column = to.w.out;
+  return {{p.x, p.x_type, p.x_stride, x_scale, in / 128, 1}, w, to.y, to.y_type, to.y_stride, p.rows, to.w.out, in};
 }
 
 unsigned tiles(i64 n) { return static_cast<unsigned>((n + kTile - 1) / kTile); }
 
 }  // namespace
 
-void linear_simple(cudaStream_t s, const Array& y, const Operand& x, const Matrix& w) {
-  if (x.x.dim[0] == 0 || w.out == 0) return;
-  linear_kernel<<<dim3(tiles(w.out), tiles(x.x.dim[0])), kThreads, 0, s>>>(product_of(y, x, w));
-  check_launch("linear");
-}
-
-void grouped_linear_simple(cudaStream_t s, const Array& y, const Operand& x, const Matrix& w,
-                           const std::int32_t* offsets) {
-  if (x.x.dim[0] == 0 || w.out == 0 || w.count == 0) return;
-  const unsigned rows = tiles(x.x.dim[0]) < 8 ? tiles(x.x.dim[0]) : 8;
-  grouped_linear_kernel<<<dim3(tiles(w.out), rows, static_cast<unsigned>(w.count)), kThreads, 0, s>>>(
-      product_of(y, x, w), offsets);
-  check_launch("grouped_linear");
-}
-
-void head_matmul_simple(cudaStream_t s, const Array& y, const Array& x, const Array& w, bool transposed) {
-  if (x.dim[0] == 0 || x.dim[1] == 0) return;
-  Product p{};
-  p.x = {x.data, x.type, x.stride[0], nullptr, 0, 1};
-  p.w = {w.data, w.type, transposed ? 1 : w.stride[1], nullptr, 0, 1, transposed ? w.stride[1] : 1};
-  p.y = y.data;
-  p.y_type = y.type;
-  p.y_stride = y.stride[0];
-  p.rows = x.dim[0];
-  p.out = y.dim[2];
-  p.in = x.dim[2];
-  head_matmul_kernel<<<dim3(tiles(p.out), tiles(p.rows), static_cast<unsigned>(x.dim[1])), kThreads, 0, s>>>(
-      p, x.stride[1], w.stride[0], y.stride[1]);
-  check_launch("head_matmul");
+void simple_product(cudaStream_t s, const Device&, const Product& p, const ProductPlan&) {
+  for (int i = 0; i < p.parts; ++i) {
+    const SimplePlan plan = plan_of(p, i);
+    const unsigned outs = tiles(plan.out), rows = tiles(plan.rows), count = static_cast<unsigned>(p.part[i].w.count);
+    if (plan.rows == 0 || plan.out == 0 || count == 0) continue;
+    if (p.offsets != nullptr)
+      grouped_linear_kernel<<<dim3(outs, rows < 8 ? rows : 8, count), kThreads, 0, s>>>(plan, p.offsets);
+    else if (p.heads > 1)
+      head_matmul_kernel<<<dim3(outs, rows, static_cast<unsigned>(p.heads)), kThreads, 0, s>>>(plan, p.x_head, p.w_head,
+                                                                                               p.y_head);
+    else
+      linear_kernel<<<dim3(outs, rows), kThreads, 0, s>>>(plan);
+    check_launch("simple_product");
+  }
 }
 
 }  // namespace fathom::cuda

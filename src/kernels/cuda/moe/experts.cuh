@@ -359,7 +359,7 @@ inline i64 run_of(const MoeArgs& p, i64 tiles, int warps) {
   const double all = static_cast<double>(p.route.experts), missed = std::pow(1 - p.route.top_k / all, p.tokens),
                chosen = std::ceil(all * (1 - missed) + 1.5 * std::sqrt(all * missed * (1 - missed))),
                here = std::fmax(1.0, std::fmin(chosen, all) * static_cast<double>(p.w1.count) / all),
-               runs = std::floor(132.0 * 16 / warps / here);  // of one expert
+               runs = std::floor(p.multiprocessors * 16.0 / warps / here);  // of one expert
   return runs < 1 ? tiles : static_cast<i64>(std::ceil(static_cast<double>(tiles) / runs));
 }
 
@@ -367,7 +367,7 @@ template <bool kFp8, bool kUp, Rows kRows, int kTiles>
 void launch_moe_rows(cudaStream_t s, const MoeArgs& p) {
   const Matrix& w = kUp ? p.w1 : p.w2;
   const i64 tiles = kUp ? (w.out + 7) / 8 : (w.out + 15) / 16;
-  const int most = chosen_at_most(p), warps = warps_for(tiles * most, w.in, 2, 8);
+  const int most = chosen_at_most(p), warps = warps_for(tiles * most, w.in, 2, 8, p.multiprocessors);
   const i64 run = run_of(p, tiles, warps);
   if (p.tokens > 8)
     prefer_cache(moe_rows_kernel<kFp8, kUp, kRows, kTiles>, Parts<kTiles>::bytes(warps), 16 / warps + 1);
@@ -380,7 +380,7 @@ template <bool kFp8, Rows kRows>
 void run_moe_up(cudaStream_t s, const MoeArgs& p) {
   if (p.experts == nullptr) {
     const i64 tiles = (p.w1.out + 7) / 8;
-    const int most = chosen_at_most(p), warps = warps_for(tiles * most, p.w1.in, 2, 8);
+    const int most = chosen_at_most(p), warps = warps_for(tiles * most, p.w1.in, 2, 8, p.multiprocessors);
     const std::size_t shared = Parts<1>::bytes(warps) + route_bytes(p.route) * static_cast<std::size_t>(warps);
     return launch_early(moe_one_up_kernel<kFp8, kRows>, "moe_up",
                         dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(most)),
@@ -393,7 +393,7 @@ void run_moe_up(cudaStream_t s, const MoeArgs& p) {
 template <bool kFp8, Rows kRows>
 void run_moe_down(cudaStream_t s, const MoeArgs& p) {
   const i64 tiles = (p.w2.out + 15) / 16;
-  const int warps = tiles > 264 ? 8 : 16;
+  const int warps = tiles > 2 * p.multiprocessors ? 8 : 16;
   launch_early(moe_down_kernel<kFp8, kRows>, "moe_down", static_cast<unsigned>(tiles),
                static_cast<unsigned>(warps * 32), sums_or_routing(p, warps) + Down<kFp8, kRows>::prepared_bytes(p), s,
                p);

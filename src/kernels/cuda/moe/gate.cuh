@@ -124,7 +124,8 @@ __global__ void __launch_bounds__(256) moe_gate_kernel(const __grid_constant__ M
 template <bool kFp8, Rows kRows, Rows kShared, int kTiles>
 void launch_moe_gate(cudaStream_t s, const MoeArgs& p) {
   const i64 tiles = (p.gate.out + 15) / 16 + (p.shared_w1.out + 7) / 8 + (kRows == Rows::shared ? 1 : 0);
-  const int warps = warps_for(tiles, p.gate.in, 4, 8), chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
+  const int warps = warps_for(tiles, p.gate.in, 4, 8, p.multiprocessors),
+            chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
   std::size_t shared = Parts<kTiles>::bytes(warps);
   if (kRows == Rows::shared) shared += InputPlace::bytes(p.tokens, p.gate.in);
   if (kTiles == 1) {

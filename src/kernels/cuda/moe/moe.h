@@ -37,6 +37,7 @@ void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32
 // Everything stays on the device: the host knows no choice.
 struct MoeArgs {
   int tokens = 0;
+  int multiprocessors = 0;  // of the device
   const void* x = nullptr;  // [tokens, dim]: bf16, or float32 with gain
   i64 x_stride = 0;
   const float* gain = nullptr;  // [dim]: x is RMS-normalised first, where input_fits_shared

@@ -15,6 +15,8 @@ void add(cudaStream_t s, const Array& x, const Array& y);
 void rms_norm(cudaStream_t s, const Array& y, const Array& x, const float* weight, float eps);
 void silu_mul(cudaStream_t s, const Array& y, const Array& a, const Array& b);
 void quantize(cudaStream_t s, std::uint8_t* codes, float* scales, const Array& x, bool power_of_two);
+// x = bf16(code * scale), for products of codes through them.
+void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two);
 void dequantize(cudaStream_t s, const Array& y, const Matrix& w);
 
 // ---- many rows, 16 bytes at a time (rows_vector.cu); false where rows are not aligned to that, or few ----

@@ -169,11 +169,12 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
   let_next_start();
   wait_for_previous();
   const int i = static_cast<int>(blockIdx.x);
+  const RowSampling params = args.params[i];
   Row row{args.logits + i * args.logits_stride,
           args.seen != nullptr ? args.seen + i * args.seen_stride : nullptr,
-          args.penalty[i],
+          params.repetition_penalty,
           0,
-          args.temperature[i],
+          params.temperature,
           args.vocab,
           0,
           args.vocab};
@@ -186,15 +187,14 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
     return;
   }
   row.top = top;
-  if (args.top_k[i] > 0 && args.top_k[i] < args.vocab) {
+  if (params.top_k > 0 && params.top_k < args.vocab) {
     const double candidates = weight_above(row, 0, true);
-    if (args.top_k[i] < candidates) cut_to(row, args.top_k[i], true);
+    if (params.top_k < candidates) cut_to(row, params.top_k, true);
   }
-  if (args.top_p[i] < 1) cut_to(row, static_cast<double>(args.top_p[i]) * weight_above(row, 0, false), false);
-  const float min_p = args.min_p[i];
-  const float bound = min_p > 0 ? logf(fminf(min_p, 1.0f)) : -INFINITY;
+  if (params.top_p < 1) cut_to(row, static_cast<double>(params.top_p) * weight_above(row, 0, false), false);
+  const float bound = params.min_p > 0 ? logf(fminf(params.min_p, 1.0f)) : -INFINITY;
   const std::uint64_t stream =
-      mix(mix(static_cast<std::uint64_t>(args.seed[i])) + static_cast<std::uint64_t>(args.step[i]));
+      mix(mix(static_cast<std::uint64_t>(params.seed)) + static_cast<std::uint64_t>(params.step));
   const int id = draw(row, bound, stream);
   if (threadIdx.x == 0) args.ids[i] = id;
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/sampling.h"
 #include "kernels/cuda/array.h"
 
 namespace fathom::cuda {
@@ -12,10 +13,8 @@ struct Sampling {
   const float* logits;  // [N, vocab]
   i64 logits_stride;
   int rows, vocab;
-  const float *temperature, *top_p, *min_p, *penalty;  // [N]
-  const std::int32_t* top_k;                           // [N]
-  const std::int64_t *seed, *step;                     // [N]
-  const std::uint8_t* seen;                            // [N, seen_stride] or null
+  const RowSampling* params;  // [N]
+  const std::uint8_t* seen;   // [N, seen_stride] or null
   i64 seen_stride;
 };
 void sample(cudaStream_t s, const Sampling& args);

@@ -19,7 +19,7 @@ __global__ void advance_kernel(Advance a) {
     a.ids[i] = id;
     a.positions[i] = position;
     a.context_lens[i] += 1;
-    a.step[i] += 1;
+    a.sampling[i].step += 1;
     const int block = position / a.block_size;
     a.slots[i] = block < a.table_width
                      ? a.block_tables[i * a.table_stride + block] * a.block_size + position % a.block_size

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/sampling.h"
 #include "kernels/cuda/array.h"
 
 namespace fathom::cuda {
@@ -14,7 +15,7 @@ struct Advance {
   i64 table_stride;
   int table_width, block_size;
   const std::int32_t* drawn;  // [count]
-  std::int64_t* step;         // [count]
+  RowSampling* sampling;      // [count]
   std::int32_t* log;          // [1 + log_rows, count]
   int log_rows, count;
 };

@@ -8,8 +8,10 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/gemm_epilogue.cuh"
 #include "kernels/cuda/sm90/mainloop.cuh"
+#include "kernels/cuda/sm90/pipeline.cuh"
 #include "kernels/cuda/sm90/tile_map.h"
 
 namespace fathom::cuda {
@@ -23,28 +25,34 @@ struct Ring {
   static constexpr int kIn = kFp8 || kMixed ? 128 : 64;  // inner entries of a stage
   static constexpr int kMaxTokens = kFp8 ? 128 : kMixed ? 192 : 256;
   static constexpr int kWeights = 16384, kToken = kMixed ? 256 : 128, kScales = kFp8 ? 1024 : 0, kMaxStages = 12;
-  static constexpr int kScaleBox = kMaxTokens + 4;
 
   static constexpr int stage_bytes(int most) { return kWeights + most * kToken + kScales; }
   static constexpr int rest_bytes(int groups) { return 2 * 4096 + 16 * kMaxStages + 4 * (groups + 1) + 1024; }
 };
 
-// Where a thread of the kernel stands.
+// Where a thread of the kernel stands in the ring: the Pipe of main loops.
 template <Kind kKind, int kPair>
 struct Block {
   std::uint32_t memory, barriers;  // shared addresses; the first is a multiple of 1024
   const int* first;
-  int rank, stages, stage_bytes, stage = 0;
-  std::uint32_t parity = 0;
+  int rank, stages, stage_bytes;
+  const GemmPlan& p;
+  RingSlot slot = {};
+  std::uint32_t last = 0;  // the empty barrier of the stage before
 
-  __device__ std::uint32_t at() const { return memory + stage * stage_bytes; }
-  __device__ std::uint32_t full() const { return barriers + 16 * stage; }
-  __device__ std::uint32_t empty() const { return full() + 8; }
-  __device__ void next() {
-    if (++stage == stages) stage = 0, parity ^= 1;
+  __device__ int first_step() const { return 0; }
+  __device__ int end_step() const { return p.steps; }
+  __device__ std::uint32_t weights() const { return memory + slot.stage * stage_bytes; }
+  __device__ std::uint32_t tokens() const { return weights() + Ring<kKind>::kWeights; }
+  __device__ std::uint32_t full() const { return full_barrier(barriers, slot); }
+  __device__ std::uint32_t empty() const { return empty_barrier(barriers, slot); }
+  __device__ void wait() const { barrier_wait(full(), slot.parity); }
+  __device__ void advance() {
+    last = empty();
+    slot.next(stages);
   }
   // By whole warps: this warp no longer reads the stage whose empty barrier is given.
-  __device__ void release(std::uint32_t empty) const {
+  __device__ void leave(std::uint32_t empty) const {
     const int lane = threadIdx.x % 32;
     if constexpr (kPair == 1) {
       if (lane == 0) barrier_arrive(empty);
@@ -52,6 +60,8 @@ struct Block {
       barrier_arrive_at(empty, lane);
     }
   }
+  __device__ void release(int) const { leave(last); }
+  __device__ void drain() const { leave(last); }
 };
 
 template <Kind kKind, int kPair>
@@ -61,17 +71,17 @@ __device__ void produce(Block<kKind, kPair>& b, const Maps& maps, const GemmPlan
     const GemmTile tile = find_tile(p, b.first, t, b.rank, kPair);
     const int row = tile.group * p.w_rows, head = tile.group * p.x_head;
     for (int k = 0; k < p.steps; ++k) {
-      barrier_wait(b.empty(), b.parity ^ 1);
-      barrier_expect(b.full(), R::kWeights + tile.width * R::kToken + (R::kFp8 ? R::kScaleBox * 4 : 0));
+      barrier_wait(b.empty(), b.slot.parity ^ 1);
+      barrier_expect(b.full(), R::kWeights + tile.width * R::kToken + (R::kFp8 ? kScaleRows * 4 : 0));
       const int in = k * R::kIn;
       if constexpr (kKind == Kind::transposed) {  // 128 outputs are one matrix [in, 128]
         const int from = tile.out / 128 * p.w_rows + in;
-        copy_tile(b.at(), maps.w, b.full(), 0, from);
-        copy_tile(b.at() + 8192, maps.w, b.full(), 64, from);
+        copy_tile(b.weights(), maps.w, b.full(), 0, from);
+        copy_tile(b.weights() + 8192, maps.w, b.full(), 64, from);
       } else {
-        copy_tile(b.at(), maps.w, b.full(), in, row + tile.out);
+        copy_tile(b.weights(), maps.w, b.full(), in, row + tile.out);
       }
-      const std::uint32_t tokens = b.at() + R::kWeights;
+      const std::uint32_t tokens = b.weights() + R::kWeights;
       for (int n = b.rank * 32; n < tile.width; n += kPair * 32)
         for (int half = 0; half < (R::kMixed ? 2 : 1); ++half) {
           const std::uint32_t to = tokens + half * p.most * 128 + n * 128;
@@ -81,7 +91,7 @@ __device__ void produce(Block<kKind, kPair>& b, const Maps& maps, const GemmPlan
             copy_tile_to_all(to, maps.x, b.full(), in + half * 64, head, tile.begin + n, (1 << kPair) - 1);
         }
       if constexpr (R::kFp8) copy_tile(tokens + p.most * 128, maps.scales, b.full(), tile.begin / 4 * 4, k);
-      b.next();
+      b.slot.next(b.stages);
     }
   }
 }
@@ -102,36 +112,6 @@ __device__ __forceinline__ void by_width(int width, float (&d)[kWidth / 2], cons
   with(Mma<32>{}, std::integral_constant<int, 16>{});
 }
 
-// bf16 from shared memory on both sides.
-template <Kind kKind, int kPair, int kWidth>
-__device__ void multiply_bf16(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t buffer) {
-  constexpr int kStep = kKind == Kind::transposed ? 16 * 128 / 16 : 32 / 16;  // of the descriptor, for 16 inner entries
-  float d[kWidth / 2] = {};
-  std::uint32_t last = 0;
-  for (int k = 0; k < p.steps; ++k) {
-    barrier_wait(b.full(), b.parity);
-    const std::uint64_t w = tile_descriptor(b.at() + threadIdx.x / 128 * 8192),
-                        x = tile_descriptor(b.at() + Ring<kKind>::kWeights);
-    by_width<kWidth>(tile.width, d, [&](auto mma, auto& sums) {
-      mma_begin();
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        decltype(mma)::template bf16<kKind == Kind::transposed, 0>(sums, w + i * kStep, x + i * 2, true);
-      mma_commit();  // here: at the branches' end the compiler would add a group of its own
-    });
-    if (k > 0) {
-      mma_wait<1>();
-      b.release(last);
-    }
-    last = b.empty();
-    b.next();
-  }
-  mma_wait<0>();
-  hold(d);
-  b.release(last);
-  save<kWidth>(d, p, tile, 1, buffer);
-}
-
 // Codes on both sides, with tokens as the rows: a thread then needs the scales of two tokens only. The sums of 128
 // inner entries are scaled in float32, since the tensor cores' own sums of e4m3 products keep few bits.
 template <Kind kKind, int kPair>
@@ -144,89 +124,44 @@ __device__ void multiply_fp8(Block<kKind, kPair>& b, const GemmPlan& p, const Ge
   const bool idle = group * 64 >= tile.rows;  // this warpgroup has no tokens
   for (int k = 0; k < p.steps; ++k) {
     const float scale = scales.at(k);
-    barrier_wait(b.full(), b.parity);
+    b.wait();
     if (!idle) {
-      const std::uint64_t w = tile_descriptor(b.at()),
-                          x = tile_descriptor(b.at() + Ring<kKind>::kWeights + group * 8192);
+      const std::uint64_t w = tile_descriptor(b.weights()),
+                          x = tile_descriptor(b.weights() + Ring<kKind>::kWeights + group * 8192);
       float d[64], low, high;
       mma_begin();
 #pragma unroll
       for (int i = 0; i < 4; ++i) Mma<128>::e4m3(d, x + i * 2, w + i * 2, i > 0);
       mma_commit();
-      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(low) : "r"(b.at() + of_tokens));
-      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(high) : "r"(b.at() + of_tokens + 32));
+      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(low) : "r"(b.weights() + of_tokens));
+      asm volatile("ld.shared.f32 %0, [%1];" : "=f"(high) : "r"(b.weights() + of_tokens + 32));
       low *= scale, high *= scale;
       mma_wait<0>();
       hold(d);
-      b.release(b.empty());
+      b.leave(b.empty());
 #pragma unroll
       for (int i = 0; i < 64; ++i) sum[i] += (i / 2 % 2 == 0 ? low : high) * d[i];
     } else {
-      b.release(b.empty());
+      b.leave(b.empty());
     }
-    b.next();
+    b.slot.next(b.stages);
   }
   if (!idle) save_rows(sum, p, tile, buffer);
 }
 
-// Codes of w widened in registers, exactly, while the products of the last 128 inner entries are on their way. The sums
-// are kept in units of the current block's scale.
-template <Kind kKind, int kPair, int kWidth>
-__device__ void multiply_mixed(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t buffer) {
-  using R = Ring<kKind>;
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
-  const std::uint32_t place = row * 128 + lane % 4 * 2, swizzle = row % 8;
-  BlockScales scales(p.scales_of(tile), p.scale_columns);
-  float d[kWidth / 2] = {}, unit = 1;
-  std::uint32_t last = 0;
-  for (int k = 0; k < p.steps; ++k) {
-    const float scale = scales.at(k);
-    const std::uint32_t factor = scale == 0 ? 0 : 0x7b807b80u;  // a block of scale 0 adds nothing
-    const float ratio = scale == 0 ? 1 : unit * __frcp_rn(scale);
-    if (scale != 0) unit = scale;
-    barrier_wait(b.full(), b.parity);
-    const std::uint32_t from = b.at() + place;
-    std::uint32_t low[4][4], high[4][4];
-    const std::uint64_t x = tile_descriptor(b.at() + R::kWeights);
-    mma_wait<1>();  // the first half of the last stage: its registers are free
-#pragma unroll
-    for (int i = 0; i < 4; ++i) widen(low[i], from + (i ^ swizzle) * 16, factor);
-    mma_wait<0>();
-    hold(d);
-    if (k > 0) b.release(last);
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) d[i] *= ratio;
-    hold(d);
-    by_width<kWidth>(tile.width, d, [&](auto mma, auto& sums) {
-      mma_begin();
-#pragma unroll
-      for (int i = 0; i < 4; ++i) decltype(mma)::template bf16_registers<0>(sums, low[i], x + i * 2, true);
-      mma_commit();
-#pragma unroll
-      for (int i = 0; i < 4; ++i) widen(high[i], from + ((i + 4) ^ swizzle) * 16, factor);
-      mma_begin();
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        decltype(mma)::template bf16_registers<0>(sums, high[i], x + p.most * 8 + i * 2, true);
-      mma_commit();
-    });
-    last = b.empty();
-    b.next();
-  }
-  mma_wait<0>();
-  hold(d);
-  b.release(last);
-  save<kWidth>(d, p, tile, unit, buffer);
-}
-
 template <Kind kKind, int kPair, int kWidth>
 __device__ void multiply(Block<kKind, kPair>& b, const GemmPlan& p, const GemmTile& tile, std::uint32_t buffer) {
-  if constexpr (kKind == Kind::fp8)
+  if constexpr (kKind == Kind::fp8) {
     multiply_fp8<kKind, kPair>(b, p, tile, buffer);
-  else if constexpr (kKind == Kind::mixed)
-    multiply_mixed<kKind, kPair, kWidth>(b, p, tile, buffer);
-  else
-    multiply_bf16<kKind, kPair, kWidth>(b, p, tile, buffer);
+  } else {
+    float d[kWidth / 2] = {}, unit = 1;
+    const auto issue = [&](const auto& f) { by_width<kWidth>(tile.width, d, f); };
+    if constexpr (kKind == Kind::mixed)
+      unit = mainloop_mixed(b, BlockScales(p.scales_of(tile), p.scale_columns), p.most * 8, d, issue);
+    else
+      mainloop_bf16<kKind == Kind::transposed>(b, d, issue);
+    save<kWidth>(d, p, tile, unit, buffer);
+  }
 }
 
 template <Kind kKind, int kPair>
@@ -238,16 +173,14 @@ __global__ void __launch_bounds__(384, 1)
   char* memory = ring_memory + (1024 - shared_address(ring_memory) % 1024) % 1024;
   char* buffers = memory + p.stages * p.stage_bytes;
   auto* first = reinterpret_cast<int*>(buffers + 2 * 4096 + 16 * R::kMaxStages);
-  Block<kKind, kPair> b{
-      shared_address(memory), shared_address(buffers + 2 * 4096), first, kPair == 1 ? 0 : cluster_rank(), p.stages,
-      p.stage_bytes};
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) {
-      barrier_init(b.barriers + 16 * i, 1);
-      barrier_init(b.barriers + 16 * i + 8, 8 * kPair);
-    }
-    barriers_visible();
-  }
+  Block<kKind, kPair> b{shared_address(memory),
+                        shared_address(buffers + 2 * 4096),
+                        first,
+                        kPair == 1 ? 0 : cluster_rank(),
+                        p.stages,
+                        p.stage_bytes,
+                        p};
+  if (threadIdx.x == 0) init_ring(b.barriers, p.stages, 8 * kPair);
   if (threadIdx.x < 32) count_tiles(p, first, kPair);
   __syncthreads();
   if constexpr (kPair > 1) cluster_sync();
@@ -275,19 +208,7 @@ void launch_sm90_gemm(cudaStream_t s, const Device& device, const Maps& maps, Ge
   p.stage_bytes = R::stage_bytes(p.most);
   p.stages = min((kSharedBytes - R::rest_bytes(p.groups)) / p.stage_bytes, R::kMaxStages);
   const int bytes = p.stages * p.stage_bytes + R::rest_bytes(p.groups);
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {kPair, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(device.multiprocessors / kPair * kPair));
-  config.blockDim = dim3(384);
-  config.dynamicSmemBytes = static_cast<std::size_t>(bytes);
-  config.stream = s;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  cudaLaunchKernelEx(&config, kernel, maps, p);
-  check_launch("sm90_gemm");
+  launch_cluster(kernel, "sm90_gemm", {device.multiprocessors / kPair * kPair, 384, bytes, kPair, false}, s, maps, p);
 }
 
 }  // namespace fathom::cuda

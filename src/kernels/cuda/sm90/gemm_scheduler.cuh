@@ -5,6 +5,8 @@
 
 namespace fathom::cuda {
 
+constexpr int kScaleRows = 128 + 4;  // scales that come with a tile of codes: from a multiple of four rows on
+
 // A product as the kernel sees it. Groups are experts, with rows of their own, or heads, all with the same rows.
 struct GemmPlan {
   void* y;

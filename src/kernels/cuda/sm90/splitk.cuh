@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/mainloop.cuh"
+#include "kernels/cuda/sm90/pipeline.cuh"
 #include "kernels/cuda/sm90/splitk_kernels.h"
 
 namespace fathom::cuda {
@@ -27,12 +28,6 @@ __device__ inline SplitKTile splitk_tile(const SplitKPlan& p, int tile) {
   return {part, tile * p.outputs};
 }
 
-// A stage of the ring and the parity of its barriers' phase.
-struct RingSlot {
-  int stage = 0;
-  std::uint32_t parity = 0;
-};
-
 // The ring of a block. A stage: weights, tokens (two halves of 64 entries where they are twice as wide as the weights),
 // the tokens' scales.
 template <Kind kKind, int kWidth>
@@ -45,13 +40,20 @@ struct SplitKRing {
   std::uint32_t memory, barriers;  // shared addresses; the first is a multiple of 1024
   int begin, end;                  // steps of the inner dimension
 
+  RingSlot slot = {}, last = {};
+
+  __device__ int first_step() const { return begin; }
+  __device__ int end_step() const { return end; }
   __device__ std::uint32_t at(const RingSlot& s) const { return memory + s.stage * p.stage_bytes; }
   __device__ std::uint32_t tokens(const RingSlot& s) const { return at(s) + p.outputs * 128; }
-  __device__ std::uint32_t full(const RingSlot& s) const { return barriers + 16 * s.stage; }
-  __device__ void next(RingSlot& s) const {
-    if (++s.stage == p.stages) s.stage = 0, s.parity ^= 1;
+  __device__ std::uint32_t full(const RingSlot& s) const { return full_barrier(barriers, s); }
+  __device__ std::uint32_t weights() const { return at(slot); }
+  __device__ std::uint32_t tokens() const { return tokens(slot); }
+  __device__ void wait() const { barrier_wait(full(slot), slot.parity); }
+  __device__ void advance() {
+    last = slot;
+    slot.next(p.stages);
   }
-  __device__ void wait(const RingSlot& s) const { barrier_wait(full(s), s.parity); }
 
   __device__ void copy_weights(const RingSlot& s, int k) const {
     barrier_expect(full(s), p.outputs * 128 + kTokens + kScales);
@@ -71,15 +73,17 @@ struct SplitKRing {
     for (RingSlot s; s.stage < count; ++s.stage) copy_tokens(s, begin + s.stage);
   }
   // By whole warps: this one no longer reads step k's stage. When all have said so, the stage is filled again.
-  __device__ void release(const RingSlot& s, int k) const {
-    if (threadIdx.x % 32 == 0) barrier_arrive(full(s) + 8);
+  __device__ void leave(const RingSlot& s, int k) const {
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty_barrier(barriers, s));
     if (threadIdx.x == 0 && k + p.stages < end) {
-      barrier_wait(full(s) + 8, s.parity);
+      barrier_wait(empty_barrier(barriers, s), s.parity);
       copy_weights(s, k + p.stages);
       copy_tokens(s, k + p.stages);
     }
     __syncwarp();
   }
+  __device__ void release(int k) const { leave(last, k); }
+  __device__ void drain() const {}  // nothing comes after the last stage
 };
 
 // The sums of this warpgroup's 64 outputs with all tokens: d[4 j + 2 h + e] of lane 4 g + c is output 8 h + g of its
@@ -87,40 +91,15 @@ struct SplitKRing {
 template <int kWidth>
 using SplitKSums = float[kWidth / 2];
 
-template <Kind kKind, int kWidth>
-__device__ void splitk_multiply_bf16(const SplitKRing<kKind, kWidth>& ring, SplitKSums<kWidth>& d) {
-  RingSlot slot, last;
-  hold(d);
-  for (int k = ring.begin; k < ring.end; ++k) {
-    ring.wait(slot);
-    const std::uint64_t w = tile_descriptor(ring.at(slot) + threadIdx.x / 128 * 8192),
-                        x = tile_descriptor(ring.tokens(slot));
-    mma_begin();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) Mma<kWidth>::template bf16<0, 0>(d, w + i * 2, x + i * 2, true);
-    mma_commit();
-    if (k > ring.begin) {
-      mma_wait<1>();
-      ring.release(last, k - 1);
-    }
-    last = slot;
-    ring.next(slot);
-  }
-  mma_wait<0>();
-  hold(d);
-}
-
 // Codes on both sides: the sums of 128 inner entries are scaled in float32.
 template <Kind kKind, int kWidth>
-__device__ void splitk_multiply_fp8(const SplitKRing<kKind, kWidth>& ring, BlockScales scales,
-                                    SplitKSums<kWidth>& sum) {
-  RingSlot slot;
+__device__ void splitk_multiply_fp8(SplitKRing<kKind, kWidth>& ring, BlockScales scales, SplitKSums<kWidth>& sum) {
   constexpr int kPiece = kWidth < 64 ? kWidth : 64;
   for (int k = ring.begin; k < ring.end; ++k) {
     const float scale = scales.at(k - ring.begin);
-    ring.wait(slot);
-    const std::uint32_t tokens = ring.tokens(slot), of_tokens = tokens + kWidth * 128 + threadIdx.x % 4 * 8;
-    const std::uint64_t w = tile_descriptor(ring.at(slot) + threadIdx.x / 128 * 8192), x = tile_descriptor(tokens);
+    ring.wait();
+    const std::uint32_t tokens = ring.tokens(), of_tokens = tokens + kWidth * 128 + threadIdx.x % 4 * 8;
+    const std::uint64_t w = tile_descriptor(ring.weights() + threadIdx.x / 128 * 8192), x = tile_descriptor(tokens);
 #pragma unroll
     for (int piece = 0; piece < kWidth / kPiece; ++piece) {
       float d[kPiece / 2];
@@ -142,54 +121,9 @@ __device__ void splitk_multiply_fp8(const SplitKRing<kKind, kWidth>& ring, Block
         for (int i = 0; i < 4; ++i) sum[piece * kPiece / 2 + j * 4 + i] += (i % 2 == 0 ? even : odd) * d[j * 4 + i];
       }
     }
-    ring.release(slot, k);
-    ring.next(slot);
+    ring.leave(ring.slot, k);
+    ring.advance();
   }
-}
-
-// Codes of w widened in registers, exactly; the sums are kept in units of the current block's scale.
-template <Kind kKind, int kWidth>
-__device__ void splitk_multiply_mixed(const SplitKRing<kKind, kWidth>& ring, BlockScales scales,
-                                      SplitKSums<kWidth>& d) {
-  RingSlot slot, last;
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
-  const std::uint32_t place = row * 128 + lane % 4 * 2, swizzle = row % 8;
-  float unit = 1;
-  for (int k = ring.begin; k < ring.end; ++k) {
-    const float scale = scales.at(k - ring.begin);
-    const std::uint32_t factor = scale == 0 ? 0 : 0x7b807b80u;  // a block of scale 0 adds nothing
-    const float ratio = scale == 0 ? 1 : unit * __frcp_rn(scale);
-    if (scale != 0) unit = scale;
-    ring.wait(slot);
-    const std::uint32_t from = ring.at(slot) + place;
-    std::uint32_t low[4][4], high[4][4];
-    const std::uint64_t x = tile_descriptor(ring.tokens(slot));
-    mma_wait<1>();  // the first half of the last stage: its registers are free
-#pragma unroll
-    for (int i = 0; i < 4; ++i) widen(low[i], from + (i ^ swizzle) * 16, factor);
-    mma_wait<0>();
-    hold(d);
-    if (k > ring.begin) ring.release(last, k - 1);
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) d[i] *= ratio;
-    hold(d);
-    mma_begin();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) Mma<kWidth>::template bf16_registers<0>(d, low[i], x + i * 2, true);
-    mma_commit();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) widen(high[i], from + ((i + 4) ^ swizzle) * 16, factor);
-    mma_begin();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) Mma<kWidth>::template bf16_registers<0>(d, high[i], x + kWidth * 8 + i * 2, true);
-    mma_commit();
-    last = slot;
-    ring.next(slot);
-  }
-  mma_wait<0>();
-  hold(d);
-#pragma unroll
-  for (int i = 0; i < kWidth / 2; ++i) d[i] *= unit;
 }
 
 // Up to four neighbouring outputs of a token.
@@ -261,18 +195,23 @@ __device__ void splitk_epilogue(const SplitKPlan& p, const SplitKTile& tile, std
 }
 
 template <Kind kKind, int kWidth>
-__device__ void splitk_multiply(const SplitKRing<kKind, kWidth>& ring, SplitKSums<kWidth>& d) {
+__device__ void splitk_multiply(SplitKRing<kKind, kWidth>& ring, SplitKSums<kWidth>& d) {
+  const auto issue = [&](const auto& f) { f(Mma<kWidth>{}, d); };
   if constexpr (kKind == Kind::bf16) {
-    splitk_multiply_bf16(ring, d);
+    hold(d);
+    mainloop_bf16<false>(ring, d, issue);
   } else {
     const SplitKPart& part = ring.p.part[ring.tile.part];
     const int columns = ring.p.scale_columns,
               row = min((ring.tile.out + static_cast<int>(threadIdx.x / 32) * 16) / 128, (part.out - 1) / 128);
     const BlockScales scales(part.w_scale + static_cast<i64>(row) * columns + ring.begin, columns - ring.begin);
-    if constexpr (kKind == Kind::mixed)
-      splitk_multiply_mixed(ring, scales, d);
-    else
+    if constexpr (kKind == Kind::mixed) {
+      const float unit = mainloop_mixed(ring, scales, kWidth * 8, d, issue);
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) d[i] *= unit;
+    } else {
       splitk_multiply_fp8(ring, scales, d);
+    }
   }
 }
 
@@ -284,20 +223,16 @@ __global__ void __launch_bounds__(kSplitKThreads, kAtOnce)
   extern __shared__ __align__(1024) char splitk_memory[];
   const std::uint32_t memory = (shared_address(splitk_memory) + 1023) / 1024 * 1024;
   const int part = p.splits == 1 ? 0 : cluster_rank();
-  const SplitKRing<kKind, kWidth> ring{maps,
-                                       p,
-                                       splitk_tile(p, static_cast<int>(blockIdx.x) / p.splits),
-                                       memory,
-                                       memory + p.ring_bytes,
-                                       part * p.steps / p.splits,
-                                       (part + 1) * p.steps / p.splits};
+  SplitKRing<kKind, kWidth> ring{maps,
+                                 p,
+                                 splitk_tile(p, static_cast<int>(blockIdx.x) / p.splits),
+                                 memory,
+                                 memory + p.ring_bytes,
+                                 part * p.steps / p.splits,
+                                 (part + 1) * p.steps / p.splits};
   let_next_start();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < p.stages; ++i) {
-      barrier_init(ring.barriers + 16 * i, 1);
-      barrier_init(ring.barriers + 16 * i + 8, kSplitKThreads / 32);
-    }
-    barriers_visible();
+    init_ring(ring.barriers, p.stages, kSplitKThreads / 32);
     ring.fill();
   }
   __syncthreads();
@@ -311,22 +246,8 @@ __global__ void __launch_bounds__(kSplitKThreads, kAtOnce)
 
 template <Kind kKind, int kWidth, int kAtOnce>
 void launch_splitk(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p) {
-  const auto kernel = sm90_splitk_kernel<kKind, kWidth, kAtOnce>;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, p.bytes);
-  cudaLaunchAttribute attributes[2]{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(p.splits), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(p.tiles * p.splits));
-  config.blockDim = dim3(kSplitKThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(p.bytes);
-  config.stream = s;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  cudaLaunchKernelEx(&config, kernel, maps, p);
-  check_launch("sm90_splitk");
+  launch_cluster(sm90_splitk_kernel<kKind, kWidth, kAtOnce>, "sm90_splitk",
+                 {p.tiles * p.splits, kSplitKThreads, p.bytes, p.splits, true}, s, maps, p);
 }
 
 template <Kind kKind>

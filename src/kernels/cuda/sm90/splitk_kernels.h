@@ -1,6 +1,7 @@
 // What the kernels of splitk.cuh are given, each kind compiled in a file of its own.
 #pragma once
 
+#include "kernels/cuda/sm90/kind.h"
 #include "kernels/cuda/sm90/splitk_plan.h"
 #include "kernels/cuda/sm90/tile_map.h"
 

@@ -12,30 +12,20 @@ i64 divide_up(i64 a, i64 b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-i64 splitk_tiles(const SplitKShape& shape, int outputs) {
+i64 splitk_tiles(const ProductShape& shape, int outputs) {
   i64 tiles = 0;
   for (int i = 0; i < shape.parts; ++i) tiles += divide_up(shape.out[i], outputs);
   return tiles;
 }
 
-bool splitk_pays(const SplitKShape& shape) {
-  i64 outputs = 0;
-  for (int i = 0; i < shape.parts; ++i) outputs += shape.out[i];
-  const bool codes = shape.x_bytes == 1, mixed = shape.x_bytes > shape.w_bytes;
-  const i64 weights = outputs * shape.in;
-  if (shape.rows > 128) return shape.rows <= kSplitKRows && outputs <= (codes ? 4096 : 16384);
-  if (codes) return shape.rows >= 2 || weights >= i64{1} << 25;
-  if (mixed) return shape.rows > 32 || (shape.rows > 16 && weights >= i64{1} << 23);
-  return shape.rows > 16 || (shape.rows > 8 && weights >= i64{1} << 25);
-}
-
-SplitK choose_splitk(const SplitKShape& shape, int multiprocessors) {
+SplitK divide_splitk(const ProductShape& shape, int multiprocessors) {
   SplitK c;
-  const bool mixed = shape.x_bytes > shape.w_bytes;
   c.width = shape.rows <= 32 ? 32 : shape.rows <= 64 ? 64 : shape.rows <= 128 ? 128 : 256;
   c.at_once = c.width > 128 ? 1 : 2;
   // Blocks at most: one round of them. Widening codes takes long enough for more to pay.
-  const i64 room = c.at_once == 1 ? multiprocessors * 9 / 10 : mixed ? multiprocessors * 5 / 2 : multiprocessors * 2;
+  const i64 room = c.at_once == 1  ? multiprocessors * 9 / 10
+                   : shape.mixed() ? multiprocessors * 5 / 2
+                                   : multiprocessors * 2;
   for (const int outputs : {128, 112, 96, 64}) {
     c.outputs = outputs;
     const i64 tiles = splitk_tiles(shape, c.outputs);

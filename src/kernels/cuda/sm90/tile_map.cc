@@ -23,7 +23,7 @@ CUtensorMap map_of(const Device& device, const TileMap& tile) {
     box[d] = static_cast<cuuint32_t>(tile.box[d]);
     if (d > 0) strides[d - 1] = static_cast<cuuint64_t>(tile.stride[d - 1]);
   }
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(device.encode);
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(device.tile_map_encoder);
   const CUtensorMapDataType type = tile.type == Type::bf16  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : tile.type == Type::f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                                             : CU_TENSOR_MAP_DATA_TYPE_UINT8;

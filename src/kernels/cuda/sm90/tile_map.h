@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cuda.h>
+#include <cuda_runtime_api.h>
 
-#include "kernels/cuda/linear/product.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/device.h"
 
 namespace fathom::cuda {
 
@@ -20,6 +22,8 @@ struct TileMap {
   int swizzle;    // 128, 64 or 0: bytes of a row whose 16-byte pieces are mixed
 };
 
+// The driver's cuTensorMapEncodeTiled; null where it has none.
+void* tile_map_encoder();
 // The map that the copy instructions read. It is a value: a recorded graph holds it.
 CUtensorMap map_of(const Device& device, const TileMap& tile);
 

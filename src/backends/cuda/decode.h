@@ -5,16 +5,12 @@
 
 #include "backends/cuda/arrays.h"
 #include "kernels/cuda/moe/moe.h"
-#include "quant/fp8_block.h"
 
 namespace fathom {
 
 inline bool small_rows(i64 rows) { return rows >= 1 && rows <= 64; }
 // Of attention in decode steps, and of experts.
 inline bool fused_rows(i64 rows) { return rows >= 1 && rows <= 256; }
-// Of products: with many outputs, each block's reading of all rows costs more than the weights from 64 rows on.
-inline bool dense_rows(i64 rows, i64 outputs) { return rows <= 64 || (rows <= 128 && outputs <= 16384); }
-
 // Rows that can be read 16 bytes at a time.
 inline bool aligned_rows(const Tensor& x) {
   const i64 step = 16 / size_of(x.dtype());
@@ -28,20 +24,6 @@ inline bool small_weight(const Weight& w, GemmMode mode) {
   return w.data.dtype() == DType::e4m3 && w.in() % (mode == GemmMode::fp8 ? 128 : 16) == 0;
 }
 
-// Whether a product takes its rows as codes.
-inline bool quantises(const Weight& w, GemmMode mode) { return mode == GemmMode::fp8 && w.format->has_scale(); }
-// The same of these rows, which must consist of whole units then.
-inline bool quantises(const Weight& w, GemmMode mode, const Tensor& x) {
-  if (!quantises(w, mode)) return false;
-  CHECK(x.dim(1) % kFp8Block == 0, "Last dimension size must be divisible by block_size (block_size={}), it is {}",
-        kFp8Block, x.dim(1));
-  return true;
-}
-
-inline void gemv(cudaStream_t s, const cuda::GemvPlan& p) {
-  p.part[0].w.type == cuda::Type::e4m3 ? cuda::gemv_fp8(s, p) : cuda::gemv_bf16(s, p);
-}
-
 // The published latent width in bf16.
 inline bool latent_fits(const Tensor& q, const CacheLayer& cache) {
   return cache.kv_lora_rank == 512 && cache.width() == 576 && cache.latent.dtype() == DType::bf16 &&
@@ -51,14 +33,14 @@ inline bool latent_fits(const Tensor& q, const CacheLayer& cache) {
 // Into how many parts contexts of up to `longest` keys are divided when there are `blocks` of them. Costs in the time
 // of a key tile: the rounds of tiles, a multiprocessor working on one after the other, or on two blocks that have one
 // each; then the addition of the parts, which are written and read again.
-inline int splits_of(i64 blocks, i64 longest) {
-  constexpr i64 kTile = 64, kProcessors = 132;
+inline int splits_of(i64 blocks, i64 longest, i64 processors) {
+  constexpr i64 kTile = 64, kMost = cuda::MlaArgs::kMostSplits;
   const i64 tiles = std::max<i64>((longest + kTile - 1) / kTile, 1);
   double least = 1e30;
   i64 best = 1;
-  for (i64 s = 1; s <= std::min<i64>(tiles, cuda::MlaArgs::kMostSplits); ++s) {
-    const i64 each = (tiles + s - 1) / s, at_once = each == 1 ? kProcessors * 3 / 2 : kProcessors;
-    const auto written = static_cast<double>(blocks * s) / kProcessors;
+  for (i64 s = 1; s <= std::min({tiles, processors, kMost}); ++s) {
+    const i64 each = (tiles + s - 1) / s, at_once = each == 1 ? processors * 3 / 2 : processors;
+    const auto written = static_cast<double>(blocks * s) / processors;
     const double rounds = static_cast<double>((blocks * s + at_once - 1) / at_once * each);
     const double cost = rounds + (s > 1 ? 1 + 0.5 * written + static_cast<double>(s) / 32 : 0);
     if (cost < least) least = cost, best = s;
@@ -66,14 +48,15 @@ inline int splits_of(i64 blocks, i64 longest) {
   return static_cast<int>(best);
 }
 
-inline cuda::MlaArgs latent_of(const Sequences& sequences, const CacheLayer& cache, i64 heads, float scale) {
+inline cuda::MlaArgs latent_of(const cuda::Device& gpu, const Sequences& sequences, const CacheLayer& cache, i64 heads,
+                               float scale) {
   cuda::MlaArgs p;
   p.tokens = static_cast<int>(sequences.tokens());
   p.heads = static_cast<int>(heads);
   p.cache = cache_of(cache);
   p.seqs = sequences_of(sequences);
   p.scale = scale;
-  p.splits = splits_of(sequences.tokens() * ((heads + 15) / 16), sequences.max_context);
+  p.splits = splits_of(sequences.tokens() * ((heads + 15) / 16), sequences.max_context, gpu.multiprocessors);
   return p;
 }
 
