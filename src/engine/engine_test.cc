@@ -41,6 +41,9 @@ void collect(const std::vector<Event>& events, std::map<i64, Outcome>& outcomes)
     if (event.token >= 0) outcome.tokens.push_back(event.token);
     outcome.finish = event.finish;
     outcome.error = event.error;
+    if (outcome.usage.completion_tokens > 0) {
+      ASSERT_EQ(event.usage.cached_tokens, outcome.usage.cached_tokens);
+    }
     outcome.usage = event.usage;
   }
 }
@@ -117,11 +120,11 @@ TEST(Engine, RefusesWhatCanNeverBeServed) {
   engine.submit({.id = 3, .prompt = {kVocab}});
   engine.submit({.id = 4, .prompt = {-1}});
   engine.submit({.id = 5, .prompt = Ids(10, 3), .max_new_tokens = 7});
-  engine.submit({.id = 6, .prompt = {1}, .sampling = {.top_p = 0}});
-  engine.submit({.id = 7, .prompt = {1}, .sampling = {.temperature = NAN}});
-  engine.submit({.id = 8, .prompt = {1}, .sampling = {.min_p = 2}});
-  engine.submit({.id = 9, .prompt = {1}, .sampling = {.repetition_penalty = 0}});
-  engine.submit({.id = 10, .prompt = {1}, .sampling = {.top_k = -1}});
+  engine.submit({.id = 6, .prompt = {1}, .sampling = {.top_p = 0}, .max_new_tokens = 2});
+  engine.submit({.id = 7, .prompt = {1}, .sampling = {.temperature = NAN}, .max_new_tokens = 2});
+  engine.submit({.id = 8, .prompt = {1}, .sampling = {.min_p = 2}, .max_new_tokens = 2});
+  engine.submit({.id = 9, .prompt = {1}, .sampling = {.repetition_penalty = 0}, .max_new_tokens = 2});
+  engine.submit({.id = 10, .prompt = {1}, .sampling = {.top_k = -1}, .max_new_tokens = 2});
   engine.submit({.id = 11, .prompt = {1}, .max_new_tokens = -1});
   engine.submit({.id = 12, .prompt = Ids(10, 3), .max_new_tokens = 6});
   const auto outcomes = run_all(engine);

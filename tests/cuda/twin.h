@@ -1,6 +1,11 @@
 // Twin: one tensor on the host and its copy on the GPU, so that an operation can run on both backends.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "support/host_tensor.h"

@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-#include "ops/operations.h"
+#include "ops/context.h"
 #include "support/on_device.h"
 #include "support/reference.h"
 
@@ -175,7 +175,7 @@ TEST(Sample, PenaltyOnSeenTokensOnly) {
     rows.set_all(&RowSampling::temperature, 0.0);
     rows.set(&RowSampling::repetition_penalty, [](i64 i) { return std::vector{1.0f, 2.0f, 1.2f, 2.0f}[at(i)]; });
     rows.has_seen = true;
-    for (i64 r = 0; r < 3; ++r) test::set(*rows.seen, r * 2 + 1, 1 << 1);  // token 9
+    for (i64 r = 0; r < 3; ++r) set(*rows.seen, r * 2 + 1, 1 << 1);  // token 9
     EXPECT_EQ(draw(backend, *logits, rows), (std::vector<double>{9, 3, 9, 9}));
     logits.fill([](i64 i) { return i % 10 == 9 ? -1.0 : i % 10 == 3 ? -1.5 : -9.0; });
     EXPECT_EQ(draw(backend, *logits, rows), (std::vector<double>{9, 3, 9, 9}));
@@ -200,6 +200,36 @@ TEST(Sample, RowsDoNotDependOnTheirCompany) {
       EXPECT_EQ(get(*id, 0), together[at(i)]);
     }
   });
+}
+
+// As a model calls it, on the CPU.
+struct Drawing {
+  Tensor ids(const std::vector<float>& logits, i64 vocab, std::vector<RowSampling> rows, DType type = DType::u8) {
+    const i64 n = static_cast<i64>(logits.size()) / vocab, size = sizeof(RowSampling) / size_of(type);
+    arena = Arena(backend.allocate(1 << 12));
+    Context ctx{backend, arena, comm, {}};
+    return ops::sample(ctx, Tensor(const_cast<float*>(logits.data()), DType::f32, {n, vocab}),
+                       {Tensor(rows.data(), type, {static_cast<i64>(rows.size()), size}), {}});
+  }
+  CpuBackend backend{1};
+  SingleCommunicator comm;
+  Arena arena;
+};
+
+TEST(Sample, DrawingMarksRowsThatAreNotFinite) {
+  const auto nan = static_cast<float>(kNan), inf = static_cast<float>(kInf);
+  Drawing drawing;
+  const Tensor ids =
+      drawing.ids({1, 3, 2, 1, nan, 2, 5, 3, 2, inf, 3, 2, -inf, 3, 2}, 3, std::vector(5, RowSampling{{.top_k = 1}}));
+  const auto* id = ids.as<std::int32_t>();
+  EXPECT_EQ(std::vector(id, id + 5), (std::vector<std::int32_t>{1, -1, 0, -1, -1}));
+}
+
+TEST(Sample, RefusesRowsThatAreNotThose) {
+  Drawing drawing;
+  EXPECT_NO_THROW(drawing.ids({1, 3}, 2, std::vector<RowSampling>(1)));
+  EXPECT_THROW(drawing.ids({1, 3}, 2, std::vector<RowSampling>(2)), Error);
+  EXPECT_THROW(drawing.ids({1, 3}, 2, std::vector<RowSampling>(1), DType::i32), Error);
 }
 
 }  // namespace
