@@ -32,9 +32,9 @@ RECIPES = {
     "a command": ("command", [
         ("tools/commands.h", BEFORE, "void add_tokenize(CLI::App& app);", "void add_hello(CLI::App& app);"),
         ("tools/main.cc", BEFORE, "  fathom::add_tokenize(app);", "  fathom::add_hello(app);"),
-        ("README.md", AFTER, "build/release/bin/fathom inspect models/tiny", "build/release/bin/fathom hello you"),
+        ("README.md", AFTER, "build/release/bin/fathom inspect models/tiny", "build/release/bin/fathom hello --name you"),
         ("tests/cli/readme_test.py", BEFORE, '    "inspect models/tiny": ("", r".*DeepSeek-V3.*", []),',
-         '    "hello you": ("", "Hello, you!\\n", []),'),
+         '    "hello --name you": ("", "Hello, you!\\n", []),'),
     ]),
     "a checkpoint format": ("reader", [
         ("src/checkpoint/checkpoint.cc", AFTER, '#include "checkpoint/file_checkpoint.h"', '#include "checkpoint/raw_files.h"'),
@@ -168,7 +168,7 @@ def main():
     build("fathom", "raw_files_test", "idle_backend_test")
     run_test("raw_files_test")
     run_test("idle_backend_test")
-    greeting = subprocess.run([BUILD / "bin" / "fathom", "hello", "you"], capture_output=True, text=True).stdout
+    greeting = subprocess.run([BUILD / "bin" / "fathom", "hello", "--name", "you"], capture_output=True, text=True).stdout
     if greeting != "Hello, you!\n":
         die(f"the new command prints '{greeting}'")
     call(sys.executable, "tests/cli/readme_test.py", "--list", cwd=COPY)
