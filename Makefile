@@ -31,7 +31,7 @@ test: ## build everything and run every test
 	$(call test,release)
 
 # What a machine without a GPU can prove of a build with CUDA; scripts/gpu_check.sh does the rest on one with a GPU.
-cuda_programs = fathom cuda_test device_test engine_model_test golden_test tiny_test
+cuda_programs = fathom cuda_test ops_test device_test engine_model_test golden_test tiny_test
 cuda: ## build with CUDA (needs its toolkit): build/cuda/bin/fathom, and the checks that need no GPU
 	scripts/setup.sh build test
 	scripts/configure.sh cuda ON </dev/null >&2
@@ -39,11 +39,20 @@ cuda: ## build with CUDA (needs its toolkit): build/cuda/bin/fathom, and the che
 	$(call test,cuda) -R '^(cuda_test|device_test|cli_device_test)$$'
 	scripts/install_check.sh build/cuda
 
-asan tsan: ## the tests under the address and undefined-behaviour (asan) or thread (tsan) sanitizers
+asan: ## every test under the address and undefined-behaviour sanitizers
 	scripts/setup.sh build test
-	scripts/configure.sh $@ ON </dev/null >&2
-	$(call build,$@)
-	$(call test,$@)
+	scripts/configure.sh asan ON </dev/null >&2
+	$(call build,asan)
+	$(call test,asan)
+
+# What runs on several threads: the pool, files' pipelines, tokenizers that share a pattern, the CPU backend's loops, ranks,
+# loading, and the engine on a model.
+tsan_tests = base_test partial_file_test stream_test tokenizer_test ops_test parallel_test engine_model_test
+tsan: ## the tests that have threads under the thread sanitizer
+	scripts/setup.sh build test
+	scripts/configure.sh tsan ON </dev/null >&2
+	$(call build,tsan) --target $(tsan_tests)
+	$(call test,tsan) -R "^($$(echo $(tsan_tests) | tr ' ' '|'))$$"
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS (300)
 	scripts/setup.sh build ci

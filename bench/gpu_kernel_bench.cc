@@ -36,7 +36,7 @@ class Bench {
     return x;
   }
   Weight weight(const Format& format, Shape shape) {
-    Weight w{tensor(shape, format.element), {}, &format};
+    Weight w{tensor(shape, format.element()), {}, &format};
     for (int d = std::max(0, shape.rank() - 2); d < shape.rank(); ++d) shape[d] = (shape[d] + 127) / 128;
     if (format.has_scale()) w.scale = tensor(shape, DType::f32);
     return w;
@@ -88,7 +88,7 @@ struct Dense {
 
 void product(Bench& bench, const Format& format, GemmMode mode, i64 m, const Dense& d) {
   const auto [what, n, k, adds, type] = d;
-  const double bytes = static_cast<double>(n * k) * size_of(format.element);
+  const double bytes = static_cast<double>(n * k) * size_of(format.element());
   const int copies = static_cast<int>(std::clamp<i64>(kRotated / static_cast<i64>(bytes), 2, 64));
   std::vector<Weight> ws;
   for (int i = 0; i < copies; ++i) ws.push_back(bench.weight(format, {n, k}));
@@ -121,26 +121,22 @@ void experts(Bench& bench, const Moe& m, const Format& format, GemmMode mode, i6
   for (int i = 0; i < kLayers; ++i) {
     const auto w = [&](const Shape& shape) { return bench.weight(format, shape); };
     const Tensor bias = m.route.sigmoid ? bench.tensor({m.experts}, DType::f32) : Tensor{};
-    layers.push_back({.norm = bench.tensor({m.dim}, DType::f32),
-                      .eps = 1e-6f,
-                      .gate = bench.weight(kBf16, {m.experts, m.dim}),
-                      .bias = bias,
-                      .route = m.route,
-                      .w1 = w({m.experts, m.inter, m.dim}),
-                      .w2 = w({m.experts, m.dim, m.inter}),
-                      .w3 = w({m.experts, m.inter, m.dim}),
-                      .shared_w1 = w({m.shared, m.dim}),
-                      .shared_w2 = w({m.dim, m.shared}),
-                      .shared_w3 = w({m.shared, m.dim})});
+    layers.push_back(
+        {.gate = {bench.weight(kBf16, {m.experts, m.dim}), bias, m.route},
+         .experts = {w({m.experts, m.inter, m.dim}), w({m.experts, m.dim, m.inter}), w({m.experts, m.inter, m.dim})},
+         .first = 0,
+         .shared = {w({m.shared, m.dim}), w({m.dim, m.shared}), w({m.shared, m.dim})}});
   }
+  const Norm norm{bench.tensor({m.dim}, DType::f32), 1e-6f};
   const Tensor seed = bench.tensor({tokens, m.dim}, DType::bf16), h = bench.tensor({tokens, m.dim}, DType::f32);
   bench.gpu().run(op::Copy{h, seed});
   const double seconds = bench.time(6 * kLayers, [&](int i) {
-    CHECK(bench.gpu().experts_add_(h, layers[static_cast<std::size_t>(i % kLayers)], mode), "no kernels");
+    const ExpertsLayer& layer = layers[static_cast<std::size_t>(i % kLayers)];
+    CHECK(bench.gpu().try_run(op::ExpertsAdd{h, norm, layer, mode}), "no kernels");
   });
   const auto count = static_cast<double>(m.experts);
   const double chosen = count * (1 - std::pow(1 - static_cast<double>(m.route.top_k) / count, tokens));
-  const double width = static_cast<double>(3 * m.dim) * size_of(format.element);
+  const double width = static_cast<double>(3 * m.dim) * size_of(format.element());
   const double bytes = width * (chosen * static_cast<double>(m.inter) + static_cast<double>(m.shared)) +
                        2 * count * static_cast<double>(m.dim);
   report(fmt::format("experts {} {} gemm {} M {}", m.name, format.has_scale() ? "fp8" : "bf16",
@@ -158,16 +154,17 @@ void attention(Bench& bench, i64 heads, i64 context, i64 tokens) {
   const Tensor q_c = bench.tensor({tokens, heads, 512}, DType::bf16),
                q_pe = bench.tensor({tokens, heads, 64}, DType::bf16),
                o = bench.tensor({tokens, heads, 512}, DType::bf16);
-  Batch batch;
-  batch.ids = batch.positions = bench.ints({tokens}, [&](i64) { return static_cast<int>(context - 1); });
-  batch.slots = batch.positions;
-  batch.seq_starts = bench.ints({tokens + 1}, [](i64 i) { return static_cast<int>(i); });
-  batch.context_lens = bench.ints({tokens}, [&](i64) { return static_cast<int>(context); });
-  batch.block_tables = bench.ints({tokens, width}, [](i64 i) { return static_cast<int>(i); });
-  batch.max_context = context;
-  batch.total_context = tokens * context;
+  Sequences all;
+  all.positions = bench.ints({tokens}, [&](i64) { return static_cast<int>(context - 1); });
+  all.slots = all.positions;
+  all.seq_starts = bench.ints({tokens + 1}, [](i64 i) { return static_cast<int>(i); });
+  all.context_lens = bench.ints({tokens}, [&](i64) { return static_cast<int>(context); });
+  all.block_tables = bench.ints({tokens, width}, [](i64 i) { return static_cast<int>(i); });
+  all.context_starts = all.seq_starts;  // not read
+  all.max_context = context;
+  all.total_context = tokens * context;
   const double seconds = bench.time(copies, [&](int i) {
-    bench.gpu().run(op::AttendLatent{o, q_c, q_pe, {caches[static_cast<std::size_t>(i)], 512}, batch, 0.07f});
+    bench.gpu().run(op::AttendLatent{o, q_c, q_pe, {caches[static_cast<std::size_t>(i)], 512}, all, 0.07f});
   });
   report(fmt::format("latent attention heads {} ctx {} M {}", heads, context, tokens), seconds,
          static_cast<double>(bytes), 2.0 * 1088 * static_cast<double>(tokens * heads * context));

@@ -162,7 +162,9 @@ class Checker:
                 for name in set(re.findall(r"[A-Za-z_]\w*", match.group(2))) - CONDITIONS:
                     self.error(path, number, f"#{match.group(1)} on {name}: a feature is a file in or out, not a switch")
             match = re.match(r"\s*#\s*define\s+(\w+)", line)
-            if match and match.group(1) not in MACROS and path not in MACRO_FILES:
+            # What is done with each entry of a list may be a macro of that one place.
+            if (match and match.group(1) not in MACROS and path not in MACRO_FILES
+                    and not re.search(rf"#undef {match.group(1)}\b", code)):
                 self.error(path, number, f"macro {match.group(1)}: use a constant, a function or a template")
 
     def check_functions(self, path, code, folder):

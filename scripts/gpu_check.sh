@@ -73,7 +73,7 @@ row gpu "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,
 row program "$("$fathom" --version)"
 
 if wants tests; then
-  for name in cuda_test device_test engine_model_test golden_test tiny_test; do run_test cuda "$name"; done
+  for name in cuda_test ops_test device_test engine_model_test golden_test tiny_test; do run_test cuda "$name"; done
 fi
 if wants portable; then
   run_test cuda-portable device_test

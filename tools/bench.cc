@@ -157,7 +157,7 @@ void run(const Flags& flags) {
   options.attn = flags.attn == "naive" ? AttnImpl::naive : AttnImpl::absorb;
   options.fused = !flags.plain;
   std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
-              static_cast<long long>(args.n_layers), std::string(args.format().name).c_str(), flags.gemm.c_str(),
+              static_cast<long long>(args.n_layers), std::string(args.format().name()).c_str(), flags.gemm.c_str(),
               flags.attn.c_str(), choice.c_str());
   if (flags.explain_kernels) {
     std::vector<i64> tokens = flags.batches;

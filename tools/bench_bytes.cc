@@ -9,7 +9,10 @@ double decode_bytes(const ModelArgs& args, i64 batch, i64 context) {
   const auto rank = static_cast<double>(args.kv_lora_rank), width = rank + static_cast<double>(args.qk_rope_head_dim);
   const auto q_out = heads * static_cast<double>(args.qk_head_dim());
   const auto q_rank = static_cast<double>(args.q_lora_rank);
-  const double weight = args.format().has_scale() ? 1 + 4.0 / 16384 : 2;
+  const Format& format = args.format();
+  const double group = static_cast<double>(format.group_rows() * format.group_cols());
+  const double scale = format.has_scale() ? static_cast<double>(size_of(format.scale_type())) / group : 0;
+  const double weight = static_cast<double>(format.bits()) / 8 + scale;
   const double q = q_rank == 0 ? d * q_out : q_rank * (d + q_out);
   const double absorbed = rank * heads * static_cast<double>(args.qk_nope_head_dim + args.v_head_dim);
   const double attention = weight * (q + d * width + heads * static_cast<double>(args.v_head_dim) * d) + 2 * absorbed;

@@ -1,12 +1,12 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "model/source.h"
 #include "session/text_of_model.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
@@ -116,15 +116,14 @@ class Chat {
 }  // namespace
 
 void add_chat(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("chat", "Chat with a model in the terminal; with a pipe, one message a line");
+  Command command(app, "chat", "Chat with a model in the terminal; with a pipe, one message a line");
   const auto flags = std::make_shared<ChatFlags>();
   flags->answer.options.max_new_tokens = 0;
-  command->add_option("model", flags->model, "Model directory (Hugging Face or converted); else the embedded model");
-  command->add_option("--config", flags->run.config, "Configuration, where the directory has none");
-  add_model_flags(*command, flags->run);
-  add_answer_flags(*command, flags->answer);
-  command->get_option("--max-new-tokens")->description("Longest answer; 0: until the context is full");
-  command->callback([flags] {
+  command.option("model", flags->model, "Model directory (Hugging Face or converted); else the embedded model");
+  command.option("--config", flags->run.config, "Configuration, where the directory has none");
+  add_model_flags(command, flags->run);
+  add_answer_flags(command, flags->answer, "Longest answer; 0: until the context is full");
+  command.run([flags] {
     flags->run.session.max_batch_size = 1;  // there is one conversation
     Chat(*flags).run();
   });

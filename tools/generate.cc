@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -9,6 +8,7 @@
 #include "model/source.h"
 #include "session/text_of_model.h"
 #include "text/chat/output_parser.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
@@ -203,18 +203,18 @@ class Generate {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("generate", "Answer the lines of a file, or a conversation (--interactive)");
+  Command command(app, "generate", "Answer the lines of a file, or a conversation (--interactive)");
   const auto flags = std::make_shared<GenerateFlags>();
-  command->add_option("--ckpt-path", flags->ckpt_path, "Model directory: weights and tokenizer")->required();
-  command->add_option("--config", flags->run.config, "Configuration; else what the model directory says");
-  command->add_option("--input-file", flags->input_file, "File with one prompt a line");
-  command->add_flag("--interactive", flags->interactive, "Read messages from standard input; /clear, /exit");
-  add_answer_flags(*command, flags->answer);
-  add_report_flags(*command, flags->answer);
-  add_model_flags(*command, flags->run);
-  command->add_flag("--strict-reference", flags->strict_reference,
-                    "Refuse more prompts than max_batch_size, as the reference does, instead of running them in turns");
-  command->callback([flags] {
+  command.option("--ckpt-path", flags->ckpt_path, "Model directory: weights and tokenizer").required();
+  command.option("--config", flags->run.config, "Configuration; else what the model directory says");
+  command.option("--input-file", flags->input_file, "File with one prompt a line");
+  command.flag("--interactive", flags->interactive, "Read messages from standard input; /clear, /exit");
+  add_answer_flags(command, flags->answer);
+  add_report_flags(command, flags->answer);
+  add_model_flags(command, flags->run);
+  command.flag("--strict-reference", flags->strict_reference,
+               "Refuse more prompts than max_batch_size, as the reference does, instead of running them in turns");
+  command.run([flags] {
     if (flags->input_file.empty() && !flags->interactive)
       throw UsageError("Either input-file or interactive mode must be specified");
     refuse_ranks();

@@ -1,10 +1,10 @@
 // fathom inspect: what a checkpoint or a configuration is.
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <memory>
 
 #include "rewrite/inspect.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/inspect_format.h"
 
@@ -30,18 +30,15 @@ void run(const Flags& flags) {
 
 void add_inspect(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("inspect", "Describe a checkpoint or a configuration");
-  command->add_option("model", flags->options.model, "Model directory, or synthetic:CONFIG[:SEED]");
-  command->add_option("--config", flags->options.config, "Configuration to use instead of the directory's, or alone");
-  command->add_option("--tp", flags->options.tp, "Ranks that the memory figures are for")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("--max-batch-size", flags->options.max_batch_size, "Sequences of the cache figure")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--max-seq-len", flags->options.max_seq_len, "Tokens a sequence of the cache figure")
-      ->check(CLI::Range(1, 1 << 24));
-  command->add_flag("--json", flags->json, "Print JSON");
-  command->callback([flags] { run(*flags); });
+  Command command(app, "inspect", "Describe a checkpoint or a configuration");
+  command.option("model", flags->options.model, "Model directory, or synthetic:CONFIG[:SEED]");
+  command.option("--config", flags->options.config, "Configuration to use instead of the directory's, or alone");
+  command.option("--tp", flags->options.tp, "Ranks that the memory figures are for").range(1, 4096).shows_default();
+  command.option("--max-batch-size", flags->options.max_batch_size, "Sequences of the cache figure").range(1, 4096);
+  command.option("--max-seq-len", flags->options.max_seq_len, "Tokens a sequence of the cache figure")
+      .range(1, 1 << 24);
+  command.flag("--json", flags->json, "Print JSON");
+  command.run([flags] { run(*flags); });
 }
 
 }  // namespace fathom

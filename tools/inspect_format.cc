@@ -34,7 +34,7 @@ std::string architecture(const ModelArgs& args) {
 }
 
 std::string format_text(const InspectReport& report) {
-  std::string text(report.args.format().name);
+  std::string text(report.args.format().name());
   for (const auto& [type, bytes] : report.type_bytes) text += fmt::format(", {} in {}", bytes_text(bytes), type);
   return text;
 }
@@ -116,7 +116,7 @@ std::string report_json(const InspectReport& report) {
   out["model"] = report.source;
   out["architecture"] = report.args.score_func == "sigmoid" || report.args.gate_bias ? "deepseek_v3" : "deepseek_v2";
   out["args"] = to_json(report.args);
-  out["format"] = report.args.format().name;
+  out["format"] = report.args.format().name();
   out["parameters"] = {{"total", report.parameters},
                        {"activated", report.activated},
                        {"mtp", report.mtp_parameters},

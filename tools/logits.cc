@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <map>
 #include <memory>
@@ -7,6 +6,7 @@
 #include "comm/communicator.h"
 #include "engine/runner.h"
 #include "model/source.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/model_flags.h"
 
@@ -111,22 +111,21 @@ void run(const LogitsFlags& flags) {
 }  // namespace
 
 void add_logits(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("logits", "Write the logits after a prompt of token ids");
+  Command command(app, "logits", "Write the logits after a prompt of token ids");
   const auto flags = std::make_shared<LogitsFlags>();
-  command->add_option("--model", flags->model, "Model directory, or synthetic:CONFIG[:SEED]")->required();
-  command->add_option("--config", flags->run.config, "Configuration; else what the model directory says");
-  command->add_option("--ids", flags->ids, "Token ids of the prompt: \"1,2,3\"")->required();
-  command->add_option("--then", flags->then, "Further token ids, one pass each");
-  command->add_option("--out", flags->out, "safetensors file to write: logits float32 [1 + then, vocabulary]")
-      ->required();
-  command->add_flag("--hidden", flags->hidden, "Write each block's output for the prompt too (hidden.N)");
-  command->add_option("--chunk", flags->chunk, "Prompt tokens of a pass; 0: all at once")
-      ->check(CLI::Range(i64{0}, i64{1} << 30))
-      ->capture_default_str();
-  command->add_option("--max-seq-len", flags->run.session.max_seq_len, "Longest sequence; else the configuration's")
-      ->check(CLI::Range(i64{1}, i64{1} << 24));
-  add_compute_flags(*command, flags->run);
-  command->callback([flags] { run(*flags); });
+  command.option("--model", flags->model, "Model directory, or synthetic:CONFIG[:SEED]").required();
+  command.option("--config", flags->run.config, "Configuration; else what the model directory says");
+  command.option("--ids", flags->ids, "Token ids of the prompt: \"1,2,3\"").required();
+  command.option("--then", flags->then, "Further token ids, one pass each");
+  command.option("--out", flags->out, "safetensors file to write: logits float32 [1 + then, vocabulary]").required();
+  command.flag("--hidden", flags->hidden, "Write each block's output for the prompt too (hidden.N)");
+  command.option("--chunk", flags->chunk, "Prompt tokens of a pass; 0: all at once")
+      .range(0, i64{1} << 30)
+      .shows_default();
+  command.option("--max-seq-len", flags->run.session.max_seq_len, "Longest sequence; else the configuration's")
+      .range(1, i64{1} << 24);
+  add_compute_flags(command, flags->run);
+  command.run([flags] { run(*flags); });
 }
 
 }  // namespace fathom

@@ -6,10 +6,7 @@
 #include <vector>
 
 #include "session/session.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command.h"
 
 namespace fathom {
 
@@ -20,8 +17,9 @@ struct ModelFlags {
   int threads = 0;  // 0: one a physical core
   std::string compute = "bf16", gemm = "bf16", attn = "absorb";
   bool no_graphs = false;
-  SessionOptions session;  // the flags above are put into it by options()
+  SessionOptions session;  // what other flags set; see options()
 
+  // The session's options with the flags above.
   SessionOptions options() const;
   // The device. Says on stderr what "auto" took and why, where this program has a choice.
   std::unique_ptr<Backend> backend() const;
@@ -31,9 +29,9 @@ struct ModelFlags {
 Session load_session(const ModelSource& source, const ModelFlags& flags);
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.
-void add_compute_flags(CLI::App& app, ModelFlags& flags);
+void add_compute_flags(Command& command, ModelFlags& flags);
 // Those, --max-seq-len and --max-batch-size.
-void add_model_flags(CLI::App& app, ModelFlags& flags);
+void add_model_flags(Command& command, ModelFlags& flags);
 
 // What is asked of an answer.
 struct AnswerFlags {
@@ -45,8 +43,8 @@ struct AnswerFlags {
 };
 
 // The flags of AnswerFlags but --json and --logprobs.
-void add_answer_flags(CLI::App& app, AnswerFlags& flags);
+void add_answer_flags(Command& command, AnswerFlags& flags, const std::string& length_help = "Longest answer");
 // --json and --logprobs.
-void add_report_flags(CLI::App& app, AnswerFlags& flags);
+void add_report_flags(Command& command, AnswerFlags& flags);
 
 }  // namespace fathom

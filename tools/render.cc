@@ -1,7 +1,6 @@
 // fathom render: messages to the exact prompt of a model, by the model's own chat template.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
 #include <iostream>
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "text/chat/template.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 
 namespace fathom {
@@ -88,16 +88,16 @@ void run_render(const RenderFlags& flags) {
 }  // namespace
 
 void add_render(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("render", "Messages (JSON on stdin) to the prompt, by the chat template");
+  Command command(app, "render", "Messages (JSON on stdin) to the prompt, by the chat template");
   auto flags = std::make_shared<RenderFlags>();
-  command->add_option("--model", flags->model, "Model directory: its template and special tokens");
-  command->add_option("--template,--chat-template", flags->file, "Template file instead of the model's own");
-  command->add_option("--template-name", flags->name, "Which of the model's named templates (default: default)");
-  command->add_option("--date", flags->date, "Time for strftime_now: YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\"");
-  command->add_flag("--jsonl", flags->jsonl,
-                    "One JSON object a line in; a JSON string, with --explain an array, or {\"error\": ...} out");
-  command->add_flag("--explain", flags->explain, "Print the pieces of the prompt and where each came from");
-  command->callback([flags] { run_render(*flags); });
+  command.option("--model", flags->model, "Model directory: its template and special tokens");
+  command.option("--template,--chat-template", flags->file, "Template file instead of the model's own");
+  command.option("--template-name", flags->name, "Which of the model's named templates (default: default)");
+  command.option("--date", flags->date, "Time for strftime_now: YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\"");
+  command.flag("--jsonl", flags->jsonl,
+               "One JSON object a line in; a JSON string, with --explain an array, or {\"error\": ...} out");
+  command.flag("--explain", flags->explain, "Print the pieces of the prompt and where each came from");
+  command.run([flags] { run_render(*flags); });
 }
 
 }  // namespace fathom

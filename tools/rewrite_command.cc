@@ -1,7 +1,5 @@
 #include "tools/rewrite_command.h"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cstdio>
 
@@ -59,14 +57,14 @@ void print_result(const RewritePlan& plan, const RewriteReport& report, double s
 
 }  // namespace
 
-void add_rewrite_flags(CLI::App& app, RewriteFlags& flags) {
-  app.add_flag("--dry-run", flags.dry_run, "Print what would be written, and how long it would take");
-  app.add_flag("--json", flags.json, "Summary as JSON on stdout");
-  app.add_flag("--restart", flags.options.restart, "Begin again instead of going on where an earlier run stopped");
-  app.add_flag("--force", flags.options.force, "Replace another checkpoint in the target folder");
-  app.add_option("--threads", flags.options.threads, "Threads that read; 0 takes one a physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+void add_rewrite_flags(Command& command, RewriteFlags& flags) {
+  command.flag("--dry-run", flags.dry_run, "Print what would be written, and how long it would take");
+  command.flag("--json", flags.json, "Summary as JSON on stdout");
+  command.flag("--restart", flags.options.restart, "Begin again instead of going on where an earlier run stopped");
+  command.flag("--force", flags.options.force, "Replace another checkpoint in the target folder");
+  command.option("--threads", flags.options.threads, "Threads that read; 0 takes one a physical core")
+      .range(0, 1024)
+      .shows_default();
 }
 
 void run_rewrite(const RewritePlan& plan, const RewriteFlags& flags) {

@@ -4,10 +4,7 @@
 #include <string>
 
 #include "rewrite/rewrite.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/command.h"
 
 namespace fathom {
 
@@ -17,7 +14,7 @@ struct RewriteFlags {
 };
 
 // --dry-run --json --force --restart --threads.
-void add_rewrite_flags(CLI::App& app, RewriteFlags& flags);
+void add_rewrite_flags(Command& command, RewriteFlags& flags);
 
 // Prints the plan (--dry-run) or carries it out with progress, and sums it up.
 void run_rewrite(const RewritePlan& plan, const RewriteFlags& flags);

@@ -1,5 +1,4 @@
 // fathom synth: writes a checkpoint of synthetic weights.
-#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cstdio>
@@ -7,6 +6,7 @@
 
 #include "base/bytes_text.h"
 #include "rewrite/write_synthetic.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 
@@ -62,24 +62,22 @@ void run(Flags& flags) {
 
 void add_synth(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("synth", "Write a checkpoint of synthetic weights");
-  command->add_option("--config", flags->config, "Configuration: a reference JSON, a config.json or a model directory")
-      ->required();
-  command->add_option("--out", flags->out, "Folder to write")->required();
-  command->add_option("--seed", flags->options.seed, "Seed of all weights")->capture_default_str();
-  command->add_option("--format", flags->format, "hf or sharded")
-      ->check(CLI::IsMember({"hf", "sharded"}))
-      ->capture_default_str();
-  command->add_option("--model-parallel", flags->options.model_parallel, "Ranks of a sharded checkpoint")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("--layers", flags->options.layers, "Cut the model to so many layers")->check(CLI::Range(1, 1024));
-  command->add_option("--max-shard-size", flags->max_shard_size, "Largest file of an hf checkpoint, such as 5GB")
-      ->capture_default_str();
-  command->add_option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->callback([flags] { run(*flags); });
+  Command command(app, "synth", "Write a checkpoint of synthetic weights");
+  command.option("--config", flags->config, "Configuration: a reference JSON, a config.json or a model directory")
+      .required();
+  command.option("--out", flags->out, "Folder to write").required();
+  command.option("--seed", flags->options.seed, "Seed of all weights").shows_default();
+  command.option("--format", flags->format, "hf or sharded").one_of({"hf", "sharded"}).shows_default();
+  command.option("--model-parallel", flags->options.model_parallel, "Ranks of a sharded checkpoint")
+      .range(1, 4096)
+      .shows_default();
+  command.option("--layers", flags->options.layers, "Cut the model to so many layers").range(1, 1024);
+  command.option("--max-shard-size", flags->max_shard_size, "Largest file of an hf checkpoint, such as 5GB")
+      .shows_default();
+  command.option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
+      .range(0, 1024)
+      .shows_default();
+  command.run([flags] { run(*flags); });
 }
 
 }  // namespace fathom

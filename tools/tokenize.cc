@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -11,6 +10,7 @@
 
 #include "base/check.h"
 #include "text/tokenizer/tokenizer.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 
 namespace fathom {
@@ -131,25 +131,25 @@ class Tokenize {
 
 void add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = app.add_subcommand("tokenize", "Turn text on standard input into token ids, or ids into text");
-  command->add_option("--model", options->model, "Folder with tokenizer.json")->required();
-  command->add_flag("--jsonl", options->jsonl, "One JSON string a line in, one JSON array of ids a line out");
-  CLI::Option* decode = command->add_flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
-  CLI::Option* no_bos =
-      command->add_flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
-  CLI::Option* no_added =
-      command->add_flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
-  command->add_flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
-  CLI::Option* explain =
-      command->add_flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
+  Command command(app, "tokenize", "Turn text on standard input into token ids, or ids into text");
+  command.option("--model", options->model, "Folder with tokenizer.json").required();
+  command.flag("--jsonl", options->jsonl, "One JSON string a line in, one JSON array of ids a line out");
+  const Flag decode = command.flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
+  const Flag no_bos =
+      command.flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
+  const Flag no_added =
+      command.flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
+  command.flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
+  const Flag explain =
+      command.flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
   command
-      ->add_flag("--add-special-tokens", options->with_special,
-                 "Put around the text what the post-processor of tokenizer.json says, BOS or not")
-      ->excludes(no_bos)
-      ->excludes(no_added)
-      ->excludes(decode)
-      ->excludes(explain);
-  command->callback([options] { Tokenize(*options).run(); });
+      .flag("--add-special-tokens", options->with_special,
+            "Put around the text what the post-processor of tokenizer.json says, BOS or not")
+      .excludes(no_bos)
+      .excludes(no_added)
+      .excludes(decode)
+      .excludes(explain);
+  command.run([options] { Tokenize(*options).run(); });
 }
 
 }  // namespace fathom

@@ -1,5 +1,4 @@
 // fathom verify: whether a checkpoint is whole and sound.
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "base/bytes_text.h"
 #include "rewrite/verify.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 
@@ -55,16 +55,16 @@ void run(Flags& flags) {
 
 void add_verify(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("verify", "Check that a checkpoint is whole and sound");
-  command->add_option("model", flags->model, "Directory of the checkpoint")->required();
-  command->add_option("--against", flags->against,
-                      "A manifest.json, a list of SHA-256 hashes, or another directory; without it the directory's own "
-                      "manifest.json");
-  command->add_option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_flag("--json", flags->json, "Report as JSON");
-  command->callback([flags] { run(*flags); });
+  Command command(app, "verify", "Check that a checkpoint is whole and sound");
+  command.option("model", flags->model, "Directory of the checkpoint").required();
+  command.option("--against", flags->against,
+                 "A manifest.json, a list of SHA-256 hashes, or another directory; without it the directory's own "
+                 "manifest.json");
+  command.option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
+      .range(0, 1024)
+      .shows_default();
+  command.flag("--json", flags->json, "Report as JSON");
+  command.run([flags] { run(*flags); });
 }
 
 }  // namespace fathom

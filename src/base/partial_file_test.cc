@@ -7,8 +7,8 @@
 
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -16,13 +16,17 @@
 
 namespace {
 
-// The file's name and size each time the program asks for its bytes to be on the disk.
-std::vector<std::pair<std::string, std::uintmax_t>> synced;
-
+// Where a test made FOLDER.syncs, it gets a line "NAME BYTES" each time that the program asks for FOLDER or a file of
+// it to be on the disk.
 int sync_and_note(int fd, long call) {
-  const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd));
-  synced.emplace_back(path.filename().string(),
-                      std::filesystem::is_directory(path) ? 0 : std::filesystem::file_size(path));
+  namespace fs = std::filesystem;
+  const fs::path path = fs::read_symlink("/proc/self/fd/" + std::to_string(fd));
+  const bool is_folder = fs::is_directory(path);
+  fs::path log = is_folder ? path : path.parent_path();
+  log += ".syncs";
+  if (fs::exists(log))
+    std::ofstream(log, std::ios::app) << (is_folder ? "." : path.filename().string()) << ' '
+                                      << (is_folder ? 0 : fs::file_size(path)) << '\n';
   return static_cast<int>(::syscall(call, fd));
 }
 
@@ -60,7 +64,6 @@ class PartialFileTest : public testing::Test {
 };
 
 using Names = std::vector<std::string>;
-using Syncs = std::vector<std::pair<std::string, std::uintmax_t>>;
 
 TEST_F(PartialFileTest, AppearsWholeWithATailOfAnyLength) {
   {
@@ -107,16 +110,18 @@ TEST_F(PartialFileTest, GoesOnAtTheMark) {
 
 // A name promises bytes only once they are on the disk: a power cut may come between any two calls.
 TEST_F(PartialFileTest, SyncsBeforeTheNameSaysSo) {
+  const fs::path log = folder_.string() + ".syncs";
   PartialFile file(path_, 3 * 4096, false);
   file.write(pages(2, 'a'));
-  synced.clear();
+  write_file(log, "");
   file.mark();
-  EXPECT_EQ(synced, (Syncs{{"file.partial-0", 8192}}));
+  EXPECT_EQ(read_file(log), "file.partial-0 8192\n");
   EXPECT_EQ(names(), Names{"file.partial-8192"});
   file.write(pages(1, 'b'));
-  synced.clear();
+  write_file(log, "");
   file.commit();
-  EXPECT_EQ(synced, (Syncs{{"file.partial-8192", 12288}, {folder_.filename().string(), 0}}));
+  EXPECT_EQ(read_file(log), "file.partial-8192 12288\n. 0\n");
+  fs::remove(log);
 }
 
 // A name that promises more than the file holds, and names that are no marks, count for nothing.

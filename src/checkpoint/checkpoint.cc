@@ -21,6 +21,11 @@ std::string hint(const fs::path& directory) {
 
 }  // namespace
 
+const Format* Checkpoint::format(const std::string& matrix, const Format& configured) const {
+  const TensorInfo* data = find(matrix + ".weight");
+  return data == nullptr ? nullptr : find_format(data->dtype, find(matrix + ".scale") != nullptr, configured);
+}
+
 std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& path, int rank, int world_size) {
   CHECK(fs::exists(path), "{} does not exist", path.string());
   CHECK(fs::is_directory(path), "{} is a file; name the directory of the checkpoint", path.string());

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "quant/format.h"
 #include "tensor/tensor.h"
 
 namespace fathom {
@@ -41,6 +42,9 @@ class Checkpoint {
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   // nullptr when there is no such tensor.
   virtual const TensorInfo* find(std::string_view name) const = 0;
+  // The format of a matrix ("layers.3.attn.wo"), told by its tensors. What they do not tell, such as how activations
+  // are rounded beside them, is as in `configured`. nullptr when there is no such matrix, or its format is not known.
+  virtual const Format* format(const std::string& matrix, const Format& configured) const;
   // Copies the (part of the) tensor to `out`, which has exactly its bytes, row-major. Safe from several threads.
   virtual void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const = 0;
   // The bytes of the tensor where its file is mapped, row-major and aligned for their type; nullptr when there are none

@@ -41,6 +41,9 @@ void collect(const std::vector<Event>& events, std::map<i64, Outcome>& outcomes)
     if (event.token >= 0) outcome.tokens.push_back(event.token);
     outcome.finish = event.finish;
     outcome.error = event.error;
+    if (outcome.usage.completion_tokens > 0) {
+      ASSERT_EQ(event.usage.cached_tokens, outcome.usage.cached_tokens);
+    }
     outcome.usage = event.usage;
   }
 }
@@ -117,11 +120,11 @@ TEST(Engine, RefusesWhatCanNeverBeServed) {
   engine.submit({.id = 3, .prompt = {kVocab}});
   engine.submit({.id = 4, .prompt = {-1}});
   engine.submit({.id = 5, .prompt = Ids(10, 3), .max_new_tokens = 7});
-  engine.submit({.id = 6, .prompt = {1}, .sampling = {.top_p = 0}});
-  engine.submit({.id = 7, .prompt = {1}, .sampling = {.temperature = NAN}});
-  engine.submit({.id = 8, .prompt = {1}, .sampling = {.min_p = 2}});
-  engine.submit({.id = 9, .prompt = {1}, .sampling = {.repetition_penalty = 0}});
-  engine.submit({.id = 10, .prompt = {1}, .sampling = {.top_k = -1}});
+  engine.submit({.id = 6, .prompt = {1}, .sampling = {.top_p = 0}, .max_new_tokens = 2});
+  engine.submit({.id = 7, .prompt = {1}, .sampling = {.temperature = NAN}, .max_new_tokens = 2});
+  engine.submit({.id = 8, .prompt = {1}, .sampling = {.min_p = 2}, .max_new_tokens = 2});
+  engine.submit({.id = 9, .prompt = {1}, .sampling = {.repetition_penalty = 0}, .max_new_tokens = 2});
+  engine.submit({.id = 10, .prompt = {1}, .sampling = {.top_k = -1}, .max_new_tokens = 2});
   engine.submit({.id = 11, .prompt = {1}, .max_new_tokens = -1});
   engine.submit({.id = 12, .prompt = Ids(10, 3), .max_new_tokens = 6});
   const auto outcomes = run_all(engine);
@@ -171,6 +174,28 @@ TEST(Engine, NotFiniteLogitsEndOneRequestOnly) {
   EXPECT_EQ(outcomes.at(2).tokens, runner.alone({13, 1}, 1));
 }
 
+TEST(Engine, WhatANotFinitePassComputedIsNotFound) {
+  FakeRunner runner(32, 4, kVocab);
+  runner.poison = 13;
+  Engine engine(runner, options_of(32, 4));
+  engine.submit({.id = 1, .prompt = {1, 2, 3, 4, 5, 6, 7, 13}, .max_new_tokens = 3});
+  EXPECT_EQ(run_all(engine).at(1).finish, FinishReason::error);
+  engine.submit({.id = 2, .prompt = {1, 2, 3, 4, 5, 6, 7, 8}, .max_new_tokens = 3});
+  EXPECT_EQ(run_all(engine).at(2).usage.cached_tokens, 0);
+}
+
+// Many sequences make a pass long, and others wait for the end of a plan.
+TEST(Engine, ManySequencesGetFewerStepsTogether) {
+  FakeRunner runner(64, 4, kVocab);
+  SchedulerOptions options = options_of(64, 4);
+  options.limits.max_sequences = options.limits.max_tokens = 16;
+  options.limits.max_steps = 8;
+  Engine engine(runner, options);
+  for (i64 id = 0; id < 16; ++id) engine.submit({.id = id, .prompt = {3}, .max_new_tokens = 12});
+  for (const auto& [id, outcome] : run_all(engine)) EXPECT_EQ(outcome.tokens, runner.alone({3}, 12)) << id;
+  EXPECT_EQ(runner.most_steps, 4);
+}
+
 TEST(Engine, FailedPassEndsItsRequestsAndTheEngineGoesOn) {
   FakeRunner runner(32, 4, kVocab);
   Engine engine(runner, options_of(32, 4));
@@ -215,7 +240,10 @@ TEST(Engine, OldestMovesOnWhenBlocksRunOut) {
   }
   EXPECT_GT(engine.scheduler().preemptions(), 0);
   EXPECT_EQ(finished, (std::vector<i64>{1, 2, 3}));
-  for (i64 id = 1; id <= 3; ++id) EXPECT_EQ(outcomes.at(id).tokens, runner.alone(Ids(6, static_cast<TokenId>(id)), 18));
+  for (i64 id = 1; id <= 3; ++id) {
+    EXPECT_EQ(outcomes.at(id).tokens, runner.alone(Ids(6, static_cast<TokenId>(id)), 18));
+    EXPECT_EQ(outcomes.at(id).usage.cached_tokens, 0) << "what it computed itself before it had to stop";
+  }
 }
 
 // Thousands of random arrivals, cancellations and sizes: every request gets what it gets alone, every block comes back,

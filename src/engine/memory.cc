@@ -27,10 +27,11 @@ double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
 
 }  // namespace
 
-i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
+i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options,
+                    const WeightStore& store) {
   const Limits& limits = options.limits;
-  TraceBackend nothing;
-  AbsentRanks ranks(rank, size);
+  TraceBackend nothing(store.backend());
+  AbsentRanks ranks(store.rank(), store.world_size());
   Arena inputs, measure;
   const PassBuffers buffers(inputs, args, limits);
   const i64 blocks = limits.wanted_blocks();
@@ -49,10 +50,10 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
   return static_cast<i64>(measure.peak());
 }
 
-MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank, int size) {
-  WeightStore store(rank, size);
-  const Transformer model(Params(store, args, options.compute));
-  return {store.bytes(), measure_scratch(model, args, options, rank, size) + PassBuffers::bytes(args, options.limits),
+MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, const WeightStore& store) {
+  WeightStore recorder = store.recorder();
+  const Transformer model(Params(recorder, args, options.compute));
+  return {recorder.bytes(), measure_scratch(model, args, options, recorder) + PassBuffers::bytes(args, options.limits),
           LatentCache::block_bytes(args, args.n_layers, options.limits.block_size, options.compute.compute)};
 }
 

@@ -13,11 +13,14 @@ struct MemoryNeed {
   i64 block = 0;    // of the cache, all layers
 };
 
-// Bytes of the arena that the largest pass takes. The model may be dry.
-i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options, int rank, int size);
+// Bytes of the arena that the largest pass takes, the weights of `model` being in `store`. Both may be dry.
+i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options,
+                    const WeightStore& store);
 
-// Builds the model dry. All limits but that of the blocks must be set.
-MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, int rank = 0, int size = 1);
+// Builds the model dry, as it would be in `store`: its ranks, its checkpoint's formats, its device. All limits but that
+// of the blocks must be set.
+MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options,
+                          const WeightStore& store = WeightStore(0, 1));
 
 // How many blocks the cache gets: limits.blocks if set, else enough for all sequences at full length, at most what is
 // free besides `need.weights` and `need.scratch`. Throws Error when that is too little: for what was asked, or for one

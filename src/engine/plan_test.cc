@@ -26,6 +26,20 @@ TEST(StepPlan, DamagedBytesAreRefused) {
   EXPECT_THROW(plan_from_bytes(huge), Error);
 }
 
+TEST(StepPlan, SeenTokensGoWithAPenaltyOnly) {
+  StepPlan plan;
+  const std::vector<TokenId> ids{5, 6};
+  const std::vector<std::int32_t> table{3};
+  for (const float penalty : {0.5f, 1.0f, 2.0f}) {
+    plan.add_sequence(ids, 0, table, 4);
+    plan.add_row({{.repetition_penalty = penalty}}, -1, ids);
+  }
+  EXPECT_EQ(plan.seen_starts, (std::vector<std::int32_t>{0, 2, 2, 4}));
+  EXPECT_EQ(plan.seen, (std::vector<TokenId>{5, 6, 5, 6}));
+  EXPECT_EQ(plan.logit_rows, (std::vector<std::int32_t>{1, 3, 5}));
+  EXPECT_EQ(plan.slots, (std::vector<std::int32_t>{12, 13, 12, 13, 12, 13}));
+}
+
 TEST(StepPlan, SingleSequence) {
   const StepPlan plan = single_sequence_plan(std::vector<TokenId>{5, 6, 7}, 14, 16, true);
   EXPECT_EQ(plan.positions, (std::vector<std::int32_t>{14, 15, 16}));

@@ -12,7 +12,7 @@ namespace {
 
 // The options with all limits set but the number of blocks, which depends on what is free once the weights are there.
 // Throws when the device's memory is known to be too small.
-RunnerOptions resolved(RunnerOptions options, const ModelArgs& args, Backend& backend, Communicator& comm) {
+RunnerOptions resolved(RunnerOptions options, const ModelArgs& args, Backend& backend, const WeightStore& store) {
   Limits& limits = options.limits;
   if (limits.max_seq_len == 0) limits.max_seq_len = args.max_seq_len;
   if (limits.max_rows == 0) limits.max_rows = limits.max_sequences;
@@ -23,7 +23,7 @@ RunnerOptions resolved(RunnerOptions options, const ModelArgs& args, Backend& ba
         "a runner needs room: {} tokens, {} sequences, {} blocks of {}, {} steps", limits.max_tokens,
         limits.max_sequences, limits.blocks, limits.block_size, limits.max_steps);
   const auto memory = backend.memory();
-  if (memory) fitting_blocks(measure_memory(args, options, comm.rank(), comm.size()), limits, memory);
+  if (memory) fitting_blocks(measure_memory(args, options, store), limits, memory);
   return options;
 }
 
@@ -46,12 +46,12 @@ Runner::Runner(Backend& backend, Communicator& comm, WeightStore store, const Mo
     : backend_(backend),
       comm_(comm),
       args_(args),
-      options_(resolved(options, args_, backend, comm)),
+      options_(resolved(options, args_, backend, store)),
       store_(std::move(store)),
       model_(Params(store_, args_, options_.compute)),
       buffer_arena_(backend.allocate(static_cast<std::size_t>(PassBuffers::bytes(args_, options_.limits)))),
       buffers_(buffer_arena_, args_, options_.limits),
-      arena_bytes_(measure_scratch(model_, args_, options_, comm.rank(), comm.size())),
+      arena_bytes_(measure_scratch(model_, args_, options_, store_)),
       arena_(backend.allocate(static_cast<std::size_t>(arena_bytes_))),
       cache_(backend, args_, args_.n_layers, blocks_beside(backend, args_, options_), options_.limits.block_size,
              options_.compute.compute),

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <optional>
 
-#include "quant/fp8_block.h"
-
 namespace fathom {
 namespace {
 
@@ -118,13 +116,15 @@ std::optional<std::string> obstacle(const ModelArgs& a, i64 n) {
   if (a.n_routed_experts % n != 0)
     return fmt::format("Number of experts must be divisible by world size (world_size={}); n_routed_experts is {}", n,
                        a.n_routed_experts);
-  if (n == 1 || !a.format().has_scale()) return std::nullopt;
-  for (const Cut& cut : matrix_cuts(a))
-    if (cut.size / n % kFp8Block != 0)
+  if (n == 1) return std::nullopt;
+  for (const Cut& cut : matrix_cuts(a)) {
+    const int dim = cut.side[0] == 'O' ? 0 : 1;
+    if (const i64 unit = a.format().unit(dim); cut.size / n % unit != 0)
       return fmt::format(
-          "{} cannot be cut into {} parts along dimension {}: its {} = {} would be cut inside an FP8 block of {} (a "
+          "{} cannot be cut into {} parts along dimension {}: its {} = {} would be cut inside a block of {} ({}; a "
           "part has {})",
-          cut.tensor, n, cut.side[0] == 'O' ? 0 : 1, cut.size_name, cut.size, kFp8Block, cut.size / n);
+          cut.tensor, n, dim, cut.size_name, cut.size, unit, a.format().name(), cut.size / n);
+  }
   return std::nullopt;
 }
 

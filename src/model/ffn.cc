@@ -5,7 +5,7 @@ namespace {
 
 Gate make_gate(const Params& p) {
   const ModelArgs& args = p.args();
-  return {.weight = p.matrix(args.n_routed_experts, args.dim, Split::none, kBf16),
+  return {.weight = p.plain_matrix(args.n_routed_experts, args.dim, Split::none),
           .bias = args.gate_bias ? p.vector("bias", args.n_routed_experts) : Tensor{},
           .route = {.top_k = args.n_activated_experts,
                     .n_groups = args.n_expert_groups,

@@ -26,7 +26,7 @@ RowParallelLinear::RowParallelLinear(const Params& p, i64 in, i64 out)
 
 ParallelEmbedding::ParallelEmbedding(const Params& p, i64 vocab_size, i64 dim)
     : vocab_start_(vocabulary_part(p, vocab_size) * p.rank()) {
-  weight_ = p.matrix(vocab_size, dim, Split::out, kBf16).data;
+  weight_ = p.plain_matrix(vocab_size, dim, Split::out).data;
 }
 
 Tensor ParallelEmbedding::operator()(Context& ctx, const Tensor& ids) const {
@@ -37,7 +37,7 @@ Tensor ParallelEmbedding::operator()(Context& ctx, const Tensor& ids) const {
 
 ParallelHead::ParallelHead(const Params& p, i64 dim, i64 vocab_size) {
   vocabulary_part(p, vocab_size);
-  weight_ = p.matrix(vocab_size, dim, Split::out, kBf16);
+  weight_ = p.plain_matrix(vocab_size, dim, Split::out);
 }
 
 }  // namespace fathom

@@ -10,8 +10,8 @@ namespace fathom {
 
 // y = x w^T. Every rank holds the whole matrix.
 struct Linear {
-  Linear(const Params& p, i64 in, i64 out) : Linear(p, in, out, p.args().format()) {}
-  Linear(const Params& p, i64 in, i64 out, const Format& format) : weight(p.matrix(out, in, Split::none, format)) {}
+  Linear(const Params& p, i64 in, i64 out) : weight(p.matrix(out, in, Split::none, p.args().format())) {}
+  explicit Linear(const Weight& w) : weight(w) {}
 
   // x [T, in] -> [T, out] in the activation type, or in `dtype`.
   Tensor operator()(Context& ctx, const Normed& x, std::optional<DType> dtype = {}) const {

@@ -14,12 +14,16 @@ struct ManifestEntry {
   Slice slice;      // this rank's part; dim < 0: all of it
   std::string
       group;  // for reports: "embedding", "attention", "dense", "shared", "routed", "gate", "norm", "head", "mtp"
+  i64 parameters = 0;              // numbers of the model in the whole tensor: none in scales and zero points
+  const Format* format = nullptr;  // of a matrix, beside its data
 
   Shape shape() const;  // of this rank's part
 };
 
 // Every tensor that `rank` of `world_size` loads, in the order of loading (experts of other ranks are left out).
-// With `mtp`, those of the multi-token-prediction layers too. Throws Error when the model cannot be divided.
-std::vector<ManifestEntry> manifest(const ModelArgs& args, int rank = 0, int world_size = 1, bool mtp = false);
+// With `mtp`, those of the multi-token-prediction layers too. Matrices have the formats in which `stored` has them,
+// without it that of the configuration. Throws Error when the model cannot be divided.
+std::vector<ManifestEntry> manifest(const ModelArgs& args, int rank = 0, int world_size = 1, bool mtp = false,
+                                    const Checkpoint* stored = nullptr);
 
 }  // namespace fathom

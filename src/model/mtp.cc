@@ -6,7 +6,7 @@ MTP::MTP(const Params& p, i64 layer_id)
     : embed_(p.sub("embed"), p.args().vocab_size, p.args().dim),
       enorm_(p.sub("enorm"), p.args().dim),
       hnorm_(p.sub("hnorm"), p.args().dim),
-      eh_proj_(p.sub("eh_proj"), 2 * p.args().dim, p.args().dim, kBf16),
+      eh_proj_(p.sub("eh_proj").plain_matrix(p.args().dim, 2 * p.args().dim, Split::none)),
       block_(p, layer_id),
       norm_(p.sub("shared_head").sub("norm"), p.args().dim),
       head_(p.sub("shared_head").sub("head"), p.args().dim, p.args().vocab_size) {

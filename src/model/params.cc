@@ -1,41 +1,37 @@
 #include "model/params.h"
 
-#include <algorithm>
+#include <array>
 #include <cstring>
-#include <utility>
-
-#include "quant/fp8_block.h"
 
 namespace fathom {
 namespace {
 
-std::string list_of(std::initializer_list<DType> dtypes) {
-  std::string text;
-  for (const DType dtype : dtypes) text += fmt::format("{}{}", text.empty() ? "" : " or ", name_of(dtype));
-  return text;
+// The tensors of a matrix.
+constexpr std::array kParts = {"weight", "scale", "zero"};
+
+Tensor& part_of(Weight& w, std::size_t part) { return part == 0 ? w.data : part == 1 ? w.scale : w.zero; }
+
+// Type and shape of a tensor of a matrix [out, in].
+std::pair<DType, Shape> layout(const Format& format, std::size_t part, i64 out, i64 in) {
+  if (part == 0) return {format.element(), format.data_shape(out, in)};
+  return {part == 1 ? format.scale_type() : format.zero_type(), format.scale_shape(out, in)};
 }
 
-// Numbers of a stored type as float32.
+std::size_t count_parts(const Format& format) { return format.has_zero() ? 3 : format.has_scale() ? 2 : 1; }
+
+// The part of one of its tensors that belongs to a part of a matrix.
+Slice cut_of(const Format& format, std::size_t part, i64 out, i64 in, Slice numbers) {
+  const auto along = [&](i64 n) {
+    return layout(format, part, numbers.dim == 0 ? n : out, numbers.dim == 1 ? n : in).second[numbers.dim];
+  };
+  return numbers.dim < 0 ? numbers : Slice{numbers.dim, along(numbers.start), along(numbers.length)};
+}
+
+// Numbers stored as float32 or bf16.
 std::vector<float> widen(std::span<const std::byte> bytes, DType dtype) {
   std::vector<float> values(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, bytes.data() + i * static_cast<std::size_t>(size_of(dtype)),
-                static_cast<std::size_t>(size_of(dtype)));
-    switch (dtype) {
-      case DType::f32:
-        values[i] = std::bit_cast<float>(bits);
-        break;
-      case DType::bf16:
-        values[i] = bf16_to_float(static_cast<bf16_bits>(bits));
-        break;
-      case DType::e8m0:
-        values[i] = e8m0_to_float(static_cast<e8m0_bits>(bits));
-        break;
-      default:
-        fail("numbers of type {} are not widened", name_of(dtype));
-    }
-  }
+  const Format& format = dtype == DType::f32 ? kF32 : kBf16;
+  format.dequantize(bytes.data(), nullptr, nullptr, 1, static_cast<i64>(values.size()), values.data());
   return values;
 }
 
@@ -62,242 +58,138 @@ std::string group_of(const std::string& name, const ModelArgs& args) {
 
 }  // namespace
 
-Shape ManifestEntry::shape() const {
-  Shape part = full.shape;
-  if (slice.dim >= 0) part[slice.dim] = slice.length;
-  return part;
-}
-
-WeightStore::WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, bool map,
-                         Progress progress)
-    : checkpoint_(&checkpoint),
-      backend_(&backend),
-      rank_(rank),
-      world_size_(world_size),
-      map_(map && backend.device().type == DeviceType::cpu),
-      progress_(std::move(progress)) {
-  CHECK(checkpoint.shards() == 1 || checkpoint.shards() == world_size, "{} is converted for {} ranks, {} are running",
-        checkpoint.description(), checkpoint.shards(), world_size);
-}
-
-WeightStore::WeightStore(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
-
-WeightStore::WeightStore(Backend& backend, int rank, int world_size)
-    : backend_(&backend), rank_(rank), world_size_(world_size) {}
-
-Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
-  bytes_ += shape.numel() * size_of(dtype);
-  if (backend_ == nullptr) return Tensor(reinterpret_cast<void*>(Arena::kAlignment), dtype, shape);  // never touched
-  storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
-  const Tensor x(storages_.back().data(), dtype, shape, backend_->device());
-  if (checkpoint_ == nullptr) backend_->try_run(op::FillRandom{x, storages_.size()});
-  return x;
-}
-
-const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const {
-  const TensorInfo* stored = checkpoint_->find(entry.full.name);
-  CHECK(stored != nullptr, "{} has no tensor {} (expected {} {})", checkpoint_->description(), entry.full.name,
-        list_of(allowed), to_string(entry.full.shape));
-  const Shape expected = checkpoint_->shards() > 1 ? entry.shape() : entry.full.shape;
-  CHECK(stored->shape == expected, "{}: tensor {} has shape {}, the configuration says {}", checkpoint_->description(),
-        entry.full.name, to_string(stored->shape), to_string(expected));
-  CHECK(std::find(allowed.begin(), allowed.end(), stored->dtype) != allowed.end(),
-        "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
-        checkpoint_->description(), entry.full.name, name_of(stored->dtype), list_of(allowed));
-  return *stored;
-}
-
-void WeightStore::add_progress(i64 bytes) {
-  bytes_read_ += bytes;
-  if (progress_) progress_(bytes_read_);
-}
-
-void WeightStore::fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out) {
-  checkpoint_->read(stored, checkpoint_->shards() > 1 ? Slice{} : entry.slice, out);
-  add_progress(static_cast<i64>(out.size()));
-}
-
-void WeightStore::fetch_later(const TensorInfo& stored, const ManifestEntry& entry, const Tensor& to) {
-  jobs_.push_back({&stored, checkpoint_->shards() > 1 ? Slice{} : entry.slice, to});
-}
-
-Tensor WeightStore::map(const TensorInfo& stored, const ManifestEntry& entry) {
-  const Slice slice = checkpoint_->shards() > 1 ? Slice{} : entry.slice;
-  if (!map_ || slice.dim > 0) return {};
-  const std::byte* bytes = checkpoint_->map(stored);
-  if (bytes == nullptr) return {};
-  // A backend only reads weights.
-  Tensor x(const_cast<std::byte*>(bytes), stored.dtype, stored.shape, backend_->device());
-  if (slice.dim == 0) x = x.narrow(0, slice.start, slice.length);
-  jobs_.push_back({&stored, slice, x, true});
-  return x;
-}
-
-const Weight* WeightStore::keep(std::vector<Weight> matrices) {
-  stacks_.push_back(std::move(matrices));
-  return stacks_.back().data();
-}
-
-void WeightStore::load() {
-  if (checkpoint_ == nullptr) return;
-  load_weights(*checkpoint_, *backend_, std::exchange(jobs_, {}), [this](i64 bytes) { add_progress(bytes); });
-}
-
 Params Params::sub(const std::string& leaf) const {
   Params deeper = *this;
   deeper.prefix_ = name(leaf);
   return deeper;
 }
 
-ManifestEntry Params::entry(const std::string& leaf, DType dtype, const Shape& shape, Split split, i64 unit) const {
-  ManifestEntry entry{{name(leaf), dtype, shape}, {}, group_of(name(leaf), *args_)};
-  if (split == Split::none || world_size() == 1) return entry;
+Slice Params::cut(i64 out, i64 in, Split split, const Format& format) const {
+  if (split == Split::none || world_size() == 1) return {};
   const int dim = split == Split::out ? 0 : 1;
-  const i64 n = shape[dim], part = n / world_size();
+  const i64 n = dim == 0 ? out : in, length = n / world_size(), unit = format.unit(dim);
   CHECK(n % world_size() == 0,
         "{} features must be divisible by world size (world_size={}): {} has {}; sizes that work: {}",
-        dim == 0 ? "Output" : "Input", world_size(), entry.full.name, n, working_sizes(n, unit));
-  CHECK(part % unit == 0,
-        "{}: a cut of dimension {} ({} entries) among {} ranks falls inside a {}-block of FP8 scales; sizes that work: "
-        "{}",
-        entry.full.name, dim, n, world_size(), unit, working_sizes(n, unit));
-  entry.slice = {dim, part * rank(), part};
-  return entry;
+        dim == 0 ? "Output" : "Input", world_size(), name("weight"), n, working_sizes(n, unit));
+  CHECK(length % unit == 0,
+        "{}: a cut of dimension {} ({} entries) among {} ranks falls inside a block of {} ({}); sizes that work: {}",
+        name("weight"), dim, n, world_size(), unit, format.name(), working_sizes(n, unit));
+  return {dim, length * rank(), length};
 }
 
-Params::Found Params::find_matrix(i64 out, i64 in, Split split, const Format& format) const {
-  const bool scaled = format.has_scale();
-  Found found;
-  found.weight = entry("weight", format.element, {out, in}, split, scaled ? format.block : 1);
-  store_->record(found.weight);
-  if (scaled) {
-    const Slice& slice = found.weight.slice;
-    found.scale = entry("scale", DType::f32, {blocks_of(out), blocks_of(in)}, split, 1);
-    if (slice.dim >= 0)  // the same cut in units of blocks
-      found.scale.slice = {slice.dim, slice.start / format.block, slice.length / format.block};
-    store_->record(found.scale);
+ManifestEntry Params::entry(const std::string& leaf, DType dtype, const Shape& shape, const Slice& slice,
+                            i64 parameters) const {
+  return {{name(leaf), dtype, shape}, slice, group_of(name(leaf), *args_), parameters};
+}
+
+Params::Found Params::find(i64 out, i64 in, Split split, const Format& format) const {
+  const Slice part = cut(out, in, split, format);
+  Found found{&format, part.dim == 0 ? part.length : out, part.dim == 1 ? part.length : in, {}};
+  for (std::size_t i = 0; i < count_parts(format); ++i) {
+    const auto [dtype, shape] = layout(format, i, out, in);
+    ManifestEntry wanted = entry(kParts[i], dtype, shape, cut_of(format, i, out, in, part), i == 0 ? out * in : 0);
+    if (i == 0) wanted.format = &format;
+    store_->record(wanted);
+    found.parts.push_back({wanted, dry() ? nullptr : &store_->locate(wanted, {dtype})});
   }
-  if (dry()) return found;
-  found.stored =
-      scaled ? &store_->locate(found.weight, {DType::e4m3}) : &store_->locate(found.weight, {DType::bf16, DType::f32});
-  if (scaled) found.stored_scale = &store_->locate(found.scale, {DType::f32, DType::bf16, DType::e8m0});
   return found;
 }
 
-Params::HostMatrix Params::read_matrix(i64 out, i64 in, Split split, const Format& format) const {
-  const Found found = find_matrix(out, in, split, format);
-  HostMatrix m{format.element, found.weight.shape(), found.scale.shape(), {}, {}};
-  if (dry()) return m;
-  m.dtype = found.stored->dtype;
-  m.data.resize(static_cast<std::size_t>(m.shape.numel() * size_of(m.dtype)));
-  store_->fetch(*found.stored, found.weight, m.data);
-  if (format.has_scale()) m.scale = read_scale(found);
-  return m;
+std::vector<float> Params::read(const Found& found) const {
+  std::array<std::vector<std::byte>, kParts.size()> bytes;
+  for (std::size_t i = 0; i < found.parts.size(); ++i)
+    bytes[i] = store_->fetch(*found.parts[i].stored, found.parts[i].entry);
+  std::vector<float> values(static_cast<std::size_t>(found.out * found.in));
+  found.format->dequantize(bytes[0].data(), bytes[1].data(), bytes[2].data(), found.out, found.in, values.data());
+  return values;
 }
 
-std::vector<float> Params::read_scale(const Found& found) const {
-  const DType dtype = found.stored_scale->dtype;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(found.scale.shape().numel() * size_of(dtype)));
-  store_->fetch(*found.stored_scale, found.scale, bytes);
-  return widen(bytes, dtype);
-}
-
-Weight Params::place(const Found& found, const std::function<Tensor()>& make_data,
-                     const std::function<Tensor()>& make_scale) const {
-  Weight w{store_->map(*found.stored, found.weight), {}};
-  if (!w.data.defined()) store_->fetch_later(*found.stored, found.weight, w.data = make_data());
-  if (found.stored_scale == nullptr) return w;
-  const TensorInfo& scale = *found.stored_scale;
-  if (scale.dtype == DType::f32) w.scale = store_->map(scale, found.scale);
-  if (w.scale.defined()) return w;
-  w.scale = make_scale();
-  if (scale.dtype == DType::f32)
-    store_->fetch_later(scale, found.scale, w.scale);
-  else
-    store_->backend_->upload(w.scale, read_scale(found).data());
+Weight Params::place(const Found& found, const Format& format, const Room& room) const {
+  Weight w{{}, {}, &format, nullptr, {}, {found.out, found.in}};
+  for (std::size_t i = 0; i < count_parts(format); ++i) {
+    Tensor& x = part_of(w, i);
+    if (dry()) {
+      x = room(i);
+    } else if (&format != found.format) {
+      store_->upload(x = room(i), read(found));
+    } else {
+      const auto& [wanted, stored] = found.parts[i];
+      x = store_->map(*stored, wanted);
+      if (!x.defined()) store_->fetch_later(*stored, wanted, x = room(i));
+    }
+  }
   return w;
 }
 
-Weight Params::matrix(i64 out, i64 in, Split split, const Format& format) const {
-  const Found found = find_matrix(out, in, split, format);
-  const DType dtype = dry() ? format.element : found.stored->dtype;
-  const auto data = [&] { return store_->allocate(dtype, found.weight.shape()); };
-  const auto scale = [&] { return store_->allocate(DType::f32, found.scale.shape()); };
-  Weight w = dry() ? Weight{data(), format.has_scale() ? scale() : Tensor{}} : place(found, data, scale);
-  w.format = dtype == DType::f32 ? &kF32 : &format;
-  return w;
+Weight Params::place(const Found& found) const {
+  const Format& format = store_->device_format(*found.format, options_->compute);
+  return place(found, format, [&](std::size_t part) {
+    const auto [dtype, shape] = layout(format, part, found.out, found.in);
+    return store_->allocate(dtype, shape);
+  });
+}
+
+Weight Params::matrix(i64 out, i64 in, Split split, const Format& configured) const {
+  return place(find(out, in, split, store_->stored_format(prefix_, configured)));
+}
+
+Weight Params::plain_matrix(i64 out, i64 in, Split split) const {
+  const Format& stored = store_->stored_format(prefix_, kBf16);
+  return place(find(out, in, split, &stored == &kF32 ? stored : kBf16));
 }
 
 Weight Params::stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in) const {
-  const Format& format = args_->format();
   std::vector<Found> found;
   for (i64 i = 0; i < n; ++i) {
-    found.push_back(sub(first + i).sub(leaf).find_matrix(out, in, Split::none, format));
-    CHECK(dry() || found.back().stored->dtype == found.front().stored->dtype, "{}: experts are stored as {} and as {}",
-          name(leaf), name_of(found.front().stored->dtype), name_of(found.back().stored->dtype));
+    const Params p = sub(first + i).sub(leaf);
+    found.push_back(p.find(out, in, Split::none, store_->stored_format(p.prefix_, args_->format())));
+    CHECK(found.back().format == found.front().format, "{}: experts are stored as {} and as {}", name(leaf),
+          found.front().format->name(), found.back().format->name());
   }
-  const DType dtype = dry() ? format.element : found.front().stored->dtype;
-  Weight all{{}, {}, dtype == DType::f32 ? &kF32 : &format};
-  const auto data = [&]() -> Tensor& {
-    return all.data.defined() ? all.data : all.data = store_->allocate(dtype, {n, out, in});
+  const Format& format = store_->device_format(*found.front().format, options_->compute);
+  Weight all{{}, {}, &format, nullptr, {}, {n, out, in}};
+  const auto whole = [&](std::size_t part) {
+    const auto [dtype, shape] = layout(format, part, out, in);
+    return std::pair{dtype, Shape{n, shape[0], shape[1]}};
   };
-  const auto scale = [&]() -> Tensor& {
-    return all.scale.defined() ? all.scale
-                               : all.scale = store_->allocate(DType::f32, {n, blocks_of(out), blocks_of(in)});
-  };
-  if (dry()) {
-    data();
-    if (format.has_scale()) scale();
-    return all;
-  }
   std::vector<Weight> matrices;
-  for (i64 i = 0; i < n; ++i) {
-    matrices.push_back(place(
-        found[static_cast<std::size_t>(i)], [&] { return data()[i]; }, [&] { return scale()[i]; }));
-    matrices.back().format = all.format;
-  }
-  if (!store_->map_) return all;
-  all.data = Tensor(matrices.front().data.data(), dtype, {n, out, in});
-  if (format.has_scale())
-    all.scale = Tensor(matrices.front().scale.data(), DType::f32, {n, blocks_of(out), blocks_of(in)});
+  for (i64 i = 0; i < n; ++i)
+    matrices.push_back(place(found[static_cast<std::size_t>(i)], format, [&](std::size_t part) {
+      Tensor& x = part_of(all, part);
+      if (!x.defined()) x = store_->allocate(whole(part).first, whole(part).second);
+      return x[i];
+    }));
+  if (dry() || !store_->map_) return all;
+  for (std::size_t part = 0; part < count_parts(format); ++part)
+    part_of(all, part) = Tensor(part_of(matrices.front(), part).data(), whole(part).first, whole(part).second);
   all.apart = store_->keep(std::move(matrices));
   return all;
 }
 
 Tensor Params::vector(const std::string& leaf, i64 n) const {
   // Norms are stored as bf16, the gate's bias as float32.
-  const ManifestEntry wanted = entry(leaf, leaf == "bias" ? DType::f32 : DType::bf16, {n}, Split::none, 1);
+  const ManifestEntry wanted = entry(leaf, leaf == "bias" ? DType::f32 : DType::bf16, {n}, {}, n);
   store_->record(wanted);
   if (dry()) return store_->allocate(DType::f32, {n});
   const TensorInfo& stored = store_->locate(wanted, {DType::f32, DType::bf16});
-  std::vector<std::byte> bytes(static_cast<std::size_t>(stored.bytes()));
-  store_->fetch(stored, wanted, bytes);
+  const std::vector<float> values = widen(store_->fetch(stored, wanted), stored.dtype);
   const Tensor y = store_->allocate(DType::f32, {n});
-  store_->backend_->upload(y, widen(bytes, stored.dtype).data());
+  store_->upload(y, values);
   return y;
 }
 
 std::vector<float> Params::host_matrix(i64 out, i64 in, Split split) const {
-  const Format& format = args_->format();
-  const HostMatrix m = read_matrix(out, in, split, format);
-  if (dry()) return {};
-  if (!format.has_scale()) return widen(m.data, m.dtype);
-  std::vector<float> values(m.data.size());
-  dequantize_weight(reinterpret_cast<const e4m3_bits*>(m.data.data()), m.scale.data(), m.shape[0], m.shape[1],
-                    values.data());
-  return values;
+  const Found found = find(out, in, split, store_->stored_format(prefix_, args_->format()));
+  return dry() ? std::vector<float>{} : read(found);
 }
 
 Tensor Params::derived(const Shape& shape, DType dtype, const Fill& fill) const {
   const Tensor y = store_->allocate(dtype, shape);
   if (dry() || y.numel() == 0) return y;
   std::vector<float> values(static_cast<std::size_t>(shape.numel() / shape[0]));
-  std::vector<bf16_bits> rounded(dtype == DType::bf16 ? values.size() : 0);
   for (i64 i = 0; i < shape[0]; ++i) {
     fill(i, values);
-    std::transform(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(rounded.size()), rounded.begin(),
-                   float_to_bf16);
-    store_->backend_->upload(y[i], rounded.empty() ? static_cast<const void*>(values.data()) : rounded.data());
+    store_->upload(y[i], values);
   }
   return y;
 }

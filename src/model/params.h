@@ -2,74 +2,18 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
 #include "model/args.h"
-#include "model/manifest.h"
-#include "model/weight_loader.h"
+#include "model/weight_store.h"
 #include "ops/context.h"
-#include "quant/weight.h"
 
 namespace fathom {
 
 // How a matrix [out, in] is divided among ranks.
 enum class Split { none, out, in };
-
-// Owner of a model's weights on a device, and where they come from. Without a checkpoint it only records what the
-// modules ask for (the manifest) and gives out views that must not be touched.
-class WeightStore {
- public:
-  // Called while loading with the bytes read so far.
-  using Progress = std::function<void(i64 bytes)>;
-
-  // `map`: weights in the host's memory stay where their files are mapped, if they can; then the checkpoint
-  // outlives the model. Else they are copied.
-  WeightStore(const Checkpoint& checkpoint, Backend& backend, int rank, int world_size, bool map,
-              Progress progress = {});
-  WeightStore(int rank, int world_size);  // records only
-  // Device memory with random numbers and no checkpoint, for benches.
-  WeightStore(Backend& backend, int rank, int world_size);
-
-  int rank() const { return rank_; }
-  int world_size() const { return world_size_; }
-  const std::vector<ManifestEntry>& entries() const { return entries_; }
-  // Device memory that was taken; without a checkpoint: that would be.
-  i64 bytes() const { return bytes_; }
-
- private:
-  friend class Params;
-  // Device memory for a tensor of this shape.
-  Tensor allocate(DType dtype, const Shape& shape);
-  // Notes that a module wants this tensor.
-  void record(ManifestEntry entry) { entries_.push_back(std::move(entry)); }
-  // The checkpoint's tensor for an entry: throws when it is missing, or of another shape or of a type not in `allowed`.
-  const TensorInfo& locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const;
-  // Reads the rank's part of a located tensor.
-  void fetch(const TensorInfo& stored, const ManifestEntry& entry, std::span<std::byte> out);
-  // The same into a place on the device, of the same type, by the next load().
-  void fetch_later(const TensorInfo& stored, const ManifestEntry& entry, const Tensor& to);
-  // The rank's part where the file is mapped, in memory after the next load(); undefined when it has to be copied.
-  Tensor map(const TensorInfo& stored, const ManifestEntry& entry);
-  // Keeps the matrices of a stack.
-  const Weight* keep(std::vector<Weight> matrices);
-  void load();
-  void add_progress(i64 bytes);
-
-  const Checkpoint* checkpoint_ = nullptr;
-  Backend* backend_ = nullptr;
-  int rank_, world_size_;
-  bool map_ = false;
-  Progress progress_;
-  i64 bytes_read_ = 0, bytes_ = 0;
-  std::vector<LoadJob> jobs_;  // of fetch_later() and map()
-  std::vector<Storage> storages_;
-  std::vector<std::vector<Weight>> stacks_;  // of keep(); the inner ones do not move
-  std::vector<ManifestEntry> entries_;
-};
 
 class Params {
  public:
@@ -85,13 +29,16 @@ class Params {
   int rank() const { return store_->rank(); }
   int world_size() const { return store_->world_size(); }
 
-  // The matrix "weight" (and "scale" in a block format) here: this rank's part of [out, in].
-  Weight matrix(i64 out, i64 in, Split split, const Format& format) const;
+  // The matrix "weight" here with its "scale" and "zero", if it has them: this rank's part of [out, in]. Its format is
+  // what the checkpoint stores; `configured` where it cannot tell.
+  Weight matrix(i64 out, i64 in, Split split, const Format& configured) const;
+  // The same of a matrix that is never quantised: bf16 or float32.
+  Weight plain_matrix(i64 out, i64 in, Split split) const;
   // Matrices "<i>.<leaf>.weight" for i in [first, first + n) as one stack [n, out, in].
   Weight stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in) const;
   // A vector [n] called `leaf` here, in float32; stored as float32 or bf16.
   Tensor vector(const std::string& leaf, i64 n) const;
-  // The matrix "weight" here, widened to float32 on the host: this rank's part of [out, in]. Empty when dry.
+  // The matrix here as float32 on the host: this rank's part of [out, in]. Empty when dry.
   std::vector<float> host_matrix(i64 out, i64 in, Split split) const;
   // Uploads numbers that follow from the configuration or from a host_matrix, as bf16 or float32: `fill` gives entry i
   // of the first dimension. It is not called when dry.
@@ -101,33 +48,35 @@ class Params {
   // numbers are not there.
   void load() const { store_->load(); }
   // True when nothing is loaded (manifest only).
-  bool dry() const { return store_->checkpoint_ == nullptr; }
+  bool dry() const { return store_->dry(); }
 
  private:
-  std::string name(const std::string& leaf) const { return prefix_.empty() ? leaf : prefix_ + "." + leaf; }
-  // The entry of this rank's part of tensor `leaf` here; `unit` entries of the dimension that is cut must stay
-  // together.
-  ManifestEntry entry(const std::string& leaf, DType dtype, const Shape& shape, Split split, i64 unit) const;
-  // The matrix here and its scales as the checkpoint has them; both null when dry.
+  // A tensor of a matrix in the checkpoint; `stored` is null when dry.
+  struct Part {
+    ManifestEntry entry;
+    const TensorInfo* stored = nullptr;
+  };
+  // The rank's part of a matrix: [out, in], its format, and its data, scales and zero points, those that it has.
   struct Found {
-    ManifestEntry weight, scale;
-    const TensorInfo *stored = nullptr, *stored_scale = nullptr;
+    const Format* format;
+    i64 out, in;
+    std::vector<Part> parts;
   };
-  // Records the matrix here and its scales.
-  Found find_matrix(i64 out, i64 in, Split split, const Format& format) const;
-  // The found matrix and its scales, loaded by the next load(); `make_data` and `make_scale` give places for what is
-  // not used where it is mapped.
-  Weight place(const Found& found, const std::function<Tensor()>& make_data,
-               const std::function<Tensor()>& make_scale) const;
-  // Reads a matrix and its scales into `data` and `scale` (host; empty when dry).
-  struct HostMatrix {
-    DType dtype = DType::bf16;
-    Shape shape, scale_shape;
-    std::vector<std::byte> data;
-    std::vector<float> scale;
-  };
-  std::vector<float> read_scale(const Found& found) const;
-  HostMatrix read_matrix(i64 out, i64 in, Split split, const Format& format) const;
+  // Gives the place of a part on the device.
+  using Room = std::function<Tensor(std::size_t part)>;
+
+  std::string name(const std::string& leaf) const { return prefix_.empty() ? leaf : prefix_ + "." + leaf; }
+  // This rank's numbers of the matrix here.
+  Slice cut(i64 out, i64 in, Split split, const Format& format) const;
+  ManifestEntry entry(const std::string& leaf, DType dtype, const Shape& shape, const Slice& slice,
+                      i64 parameters) const;
+  // Records the matrix here and finds it.
+  Found find(i64 out, i64 in, Split split, const Format& format) const;
+  // The matrix on the device, in `format`, loaded by the next load(). No room is asked for what is used where it is
+  // mapped.
+  Weight place(const Found& found, const Format& format, const Room& room) const;
+  Weight place(const Found& found) const;
+  std::vector<float> read(const Found& found) const;
 
   WeightStore* store_;
   const ModelArgs* args_;

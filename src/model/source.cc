@@ -57,7 +57,7 @@ ModelArgs load_config(const fs::path& file_or_directory) {
 std::unique_ptr<Checkpoint> make_synthetic(const ModelArgs& args, std::uint64_t seed, const std::string& description) {
   std::vector<TensorInfo> tensors;
   for (ManifestEntry& entry : manifest(args, 0, 1, true)) tensors.push_back(std::move(entry.full));
-  return std::make_unique<SyntheticCheckpoint>(description, std::move(tensors), seed, args.format().power_of_two,
+  return std::make_unique<SyntheticCheckpoint>(description, std::move(tensors), seed, args.format().power_of_two(),
                                                args.tie_word_embeddings);
 }
 

@@ -114,6 +114,14 @@ class Loader {
         [](const Piece&, int) {});
   }
 
+  void bring(const Piece& p) const {
+    try {
+      populate({p.to, static_cast<std::size_t>(p.bytes)});
+    } catch (const Error& error) {
+      fail("{}: tensor {}: {}", checkpoint_.description(), p.stored->name, error.what());
+    }
+  }
+
   // Reads pieces [begin, end) to where `place` says; `after` hears of each.
   template <typename Place, typename After>
   void read(i64 begin, i64 end, Place&& place, After&& after) {
@@ -122,7 +130,7 @@ class Loader {
         if (i + kAhead < count()) checkpoint_.prefetch(*piece(i + kAhead).stored, piece(i + kAhead).slice);
         const Piece& p = piece(i);
         const std::span bytes(place(p), static_cast<std::size_t>(p.bytes));
-        p.mapped ? populate(bytes) : checkpoint_.read(*p.stored, p.slice, bytes);
+        p.mapped ? bring(p) : checkpoint_.read(*p.stored, p.slice, bytes);
         after(p, worker);
       }
     });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/check.h"
+#include "ops/dequantized.h"
 
 namespace fathom::ops {
 namespace {
@@ -14,7 +15,7 @@ constexpr i64 kExpandedBytes = i64{1} << 28;  // of keys and values at a time: l
 void expand(Context& ctx, const Tensor& y, const Tensor& kv, const LatentAttention& args, i64 first) {
   const i64 n = y.dim(1);
   if (!args.wk_b.defined()) {
-    ctx.backend.run(op::Linear{y.view({y.dim(0), n * y.dim(2)}), kv, args.wkv_b, ctx.options.gemm});
+    linear_into(ctx, y.view({y.dim(0), n * y.dim(2)}), kv, args.wkv_b);
     return;
   }
   const i64 nope = args.wk_b.dim(2), v = args.wv_b.dim(1);

@@ -46,6 +46,13 @@ class Backend {
   // have run before, so that the backend's own scratch memory has its size.
   virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }
 
+  // Whether products take weights of this format.
+  virtual bool supports(const Format& format) const {
+    return &format == &kF32 || &format == &kBf16 || &format == &kFp8Block128 || &format == &kFp8Block128Ue8m0;
+  }
+  // Whether Dequantize takes them. The host's processor can do that for any format, by the format's own plain form.
+  virtual bool dequantizes(const Format& format) const { return supports(format) || device().type == DeviceType::cpu; }
+
   // New tokens of a sequence from which its attention is faster by expanded keys and values. Over the latent, a token
   // and key of one head cost 2 (576 + 512) operations; expanded they cost 2 (192 + 128), and each key 2 * 512 * 256
   // once for all new tokens of its sequence: by operations the forms meet at 171.

@@ -2,6 +2,7 @@
 
 #include "ops/check.h"
 #include "ops/collectives.h"
+#include "ops/dequantized.h"
 
 namespace fathom::ops {
 namespace {
@@ -51,7 +52,7 @@ Tensor combine(Context& ctx, const Tensor& rows, const Routed& routed, const Ten
 
 Tensor grouped_swiglu(Context& ctx, const Tensor& x, const Weight& w1, const Weight& w3, const Tensor& offsets) {
   const Tensor y = ctx.arena.empty({x.dim(0), w1.out()}, ctx.options.compute);
-  if (try_run(ctx, op::GroupedSwiGlu{y, x, w1, w3, offsets, ctx.options.gemm})) return y;
+  if (supported(ctx, {w1, w3}) && try_run(ctx, op::GroupedSwiGlu{y, x, w1, w3, offsets, ctx.options.gemm})) return y;
   const ArenaScope scope(ctx.arena);
   const Tensor gate = grouped_linear(ctx, x, w1, offsets), up = grouped_linear(ctx, x, w3, offsets);
   ctx.backend.run(op::SiluMul{y, gate, up});
@@ -59,8 +60,11 @@ Tensor grouped_swiglu(Context& ctx, const Tensor& x, const Weight& w1, const Wei
 }
 
 Normed experts_add_norm(Context& ctx, const Tensor& h, const Normed& x, const ExpertsLayer& layer, const Norm& next) {
+  const SwiGlu &e = layer.experts, &s = layer.shared;
   const bool alone = ctx.comm.size() == 1 && x.pending() && x.x.data() == h.data();
-  if (alone && try_run(ctx, op::ExpertsAdd{h, x.norm, layer, ctx.options.gemm})) return {h, next};
+  if (alone && supported(ctx, {e.w1, e.w2, e.w3, s.w1, s.w2, s.w3}) &&
+      try_run(ctx, op::ExpertsAdd{h, x.norm, layer, ctx.options.gemm}))
+    return {h, next};
   const ArenaScope scope(ctx.arena);
   return reduce_add_norm(ctx, h, experts(ctx, apply(ctx, x), layer), next);
 }

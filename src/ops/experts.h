@@ -44,7 +44,7 @@ struct ExpertsLayer {
   i64 first = 0;
   SwiGlu shared;  // this rank's part of the experts that every token takes
 
-  i64 n_local() const { return experts.w1.data.dim(0); }
+  i64 n_local() const { return experts.w1.shape()[0]; }
 };
 
 namespace op {

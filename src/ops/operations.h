@@ -6,13 +6,13 @@
 #include "ops/sampling.h"
 
 // Those that every backend has.
-#define FATHOM_OPERATIONS(X)                                                                                 \
-  X(Embedding)                                                                                               \
-  X(GatherRows)                                                                                              \
-  X(Copy)                                                                                                    \
-  X(Add) X(RmsNorm) X(SiluMul) X(Linear) X(GroupedLinear) X(HeadMatmul) X(Dequantize) X(Rope) X(StoreLatent) \
-      X(AttendLatent) X(GatherLatent) X(AttendExpanded) X(Route) X(GroupByExpert) X(Combine) X(Sample)       \
-          X(MarkNotFinite) X(AllReduce) X(AllGather)
+// The formatter does not settle on these lines.
+// clang-format off
+#define FATHOM_OPERATIONS(X) \
+  X(Embedding) X(GatherRows) X(Copy) X(Add) X(RmsNorm) X(SiluMul) X(Linear) X(GroupedLinear) X(HeadMatmul) \
+  X(Dequantize) X(Rope) X(StoreLatent) X(AttendLatent) X(GatherLatent) X(AttendExpanded) X(Route) \
+  X(GroupByExpert) X(Combine) X(Sample) X(MarkNotFinite) X(AllReduce) X(AllGather)
+// clang-format on
 
 // Those that a backend may have for some cases. Each means a composition of the others, which its function in namespace
 // ops spells out.

@@ -38,7 +38,7 @@ struct Linear {
   static constexpr const char* kName = "linear";
   template <typename F>
   void each(F&& f) {
-    f(y), f(x), f(w.data), f(w.scale);
+    f(y), f(x), w.each(f);
   }
 };
 
@@ -51,7 +51,7 @@ struct GroupedLinear {
   static constexpr const char* kName = "grouped_linear";
   template <typename F>
   void each(F&& f) {
-    f(y), f(x), f(w.data), f(w.scale), f(offsets);
+    f(y), f(x), w.each(f), f(offsets);
   }
 };
 
@@ -67,14 +67,16 @@ struct HeadMatmul {
   }
 };
 
-// The bf16 or f32 matrix y [out, in] of a scaled weight.
+// The bf16 or f32 matrix y [out, in] of a weight of any format that the backend dequantizes(). With `rows` (int32 [2])
+// it is for rows rows[0] .. rows[1] of some input: where there are none, y need not be written.
 struct Dequantize {
   Tensor y;
   Weight w;
+  Tensor rows = {};
   static constexpr const char* kName = "dequantize";
   template <typename F>
   void each(F&& f) {
-    f(y), f(w.data), f(w.scale);
+    f(y), w.each(f), f(rows);
   }
 };
 

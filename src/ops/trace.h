@@ -16,7 +16,10 @@ class TraceBackend final : public Backend {
   // Called after each operation with its name and output.
   using Hook = std::function<void(const std::string& op, const Tensor& output)>;
 
-  explicit TraceBackend(Backend* inner = nullptr, Hook hook = {}) : inner_(inner), hook_(std::move(hook)) {}
+  explicit TraceBackend(Backend* inner = nullptr, Hook hook = {})
+      : inner_(inner), formats_(inner), hook_(std::move(hook)) {}
+  // Computes nothing, and takes the formats of weights that `other` takes.
+  explicit TraceBackend(const Backend* other) : formats_(other) {}
 
   // Between begin_pass and end_pass only enqueuing is allowed.
   void begin_pass();
@@ -33,6 +36,12 @@ class TraceBackend final : public Backend {
   std::optional<DeviceMemory> memory() const override;
   bool draws_ahead() const override { return inner_ != nullptr && inner_->draws_ahead(); }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
+  bool supports(const Format& format) const override {
+    return formats_ != nullptr ? formats_->supports(format) : Backend::supports(format);
+  }
+  bool dequantizes(const Format& format) const override {
+    return formats_ != nullptr ? formats_->dequantizes(format) : Backend::dequantizes(format);
+  }
 
 #define FATHOM_TRACE(Op) \
   void run(const op::Op& op) override { traced(op); }
@@ -69,7 +78,8 @@ class TraceBackend final : public Backend {
   void note(const char* name, std::span<const Tensor> operands);
   void forbid(const char* what) const;
 
-  Backend* inner_;
+  Backend* inner_ = nullptr;
+  const Backend* formats_ = nullptr;  // whose they are; null: those that every backend has
   Hook hook_;
   bool in_pass_ = false;
   i64 calls_ = 0;

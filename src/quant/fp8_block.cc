@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "quant/table_row.h"
+#include "quant/e4m3_table.h"
 
 namespace fathom {
 namespace {

@@ -111,13 +111,16 @@ TEST(QuantizeWeight, ZeroBlocksGetScaleOne) {
 
 TEST(QuantizeWeight, ScalesOfDenormalBlocksStayUsable) {
   std::vector<float> w(128 * 128, 0.0f), back(w.size());
-  w[5] = 1e-44f;
+  w[5] = 1e-44f;  // far below the smallest scale's smallest code
+  w[6] = 3e-40f;  // 0.0255 of the smallest scale: 1.625 * 2^-6 in e4m3
   std::vector<e4m3_bits> codes(w.size());
   for (const bool power_of_two : {false, true}) {
     float scale = 0;
     quantize_weight(w.data(), 128, 128, power_of_two, codes.data(), &scale);
     dequantize_weight(codes.data(), &scale, 128, 128, back.data());
-    for (const float value : back) EXPECT_TRUE(std::isfinite(value));
+    EXPECT_EQ(scale, std::numeric_limits<float>::min());
+    EXPECT_EQ(back[5], 0.0f);
+    EXPECT_EQ(back[6], std::numeric_limits<float>::min() * 0x1.ap-6f);
   }
 }
 

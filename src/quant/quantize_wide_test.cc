@@ -44,6 +44,8 @@ TEST(Fp8Block, SpecialValues) {
   std::vector<float> w(128 * 128, 0.0f);
   expect_plain(w, 128, 128, true);
   w[5] = std::numeric_limits<float>::infinity();
+  w[7] = 3.0f;
+  expect_plain(w, 128, 128, false);  // infinity alone: its code is NaN, not the largest number
   w[6] = std::numeric_limits<float>::quiet_NaN();
   w[7] = 3.0f;
   expect_plain(w, 128, 128, false);

@@ -15,8 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr i64 kCacheElementBytes = 2;  // bf16
 
-bool is_scale(const TensorInfo& info) { return info.name.ends_with(".scale"); }
-
 // Bytes of one rank; a tied head is the embedding's memory.
 i64 rank_bytes(const ModelArgs& args, const std::vector<ManifestEntry>& entries) {
   i64 bytes = 0;
@@ -26,12 +24,11 @@ i64 rank_bytes(const ModelArgs& args, const std::vector<ManifestEntry>& entries)
   return bytes;
 }
 
-void count(InspectReport& report) {
+void count(InspectReport& report, const Checkpoint* stored) {
   const ModelArgs& args = report.args;
-  for (const ManifestEntry& entry : manifest(args, 0, 1, true)) {
+  for (const ManifestEntry& entry : manifest(args, 0, 1, true, stored)) {
     if (args.tie_word_embeddings && entry.full.name == "head.weight") continue;
-    const i64 numbers = is_scale(entry.full) ? 0 : entry.full.shape.numel();
-    report.group_parameters[entry.group] += numbers;
+    report.group_parameters[entry.group] += entry.parameters;
     report.group_bytes[entry.group] += entry.full.bytes();
     report.type_bytes[std::string(name_of(entry.full.dtype))] += entry.full.bytes();
     report.bytes += entry.full.bytes();
@@ -49,7 +46,7 @@ void count(InspectReport& report) {
   if (args.tie_word_embeddings) report.activated += args.vocab_size * args.dim;
 }
 
-void measure_memory(InspectReport& report, const InspectOptions& options) {
+void measure_memory(InspectReport& report, const InspectOptions& options, const Checkpoint* stored) {
   const ModelArgs& args = report.args;
   report.tp = options.tp;
   report.max_batch_size = options.max_batch_size > 0 ? options.max_batch_size : args.max_batch_size;
@@ -62,7 +59,8 @@ void measure_memory(InspectReport& report, const InspectOptions& options) {
     return;
   }
   for (const int rank : {0, options.tp - 1})
-    report.rank_weight_bytes = std::max(report.rank_weight_bytes, rank_bytes(args, manifest(args, rank, options.tp)));
+    report.rank_weight_bytes =
+        std::max(report.rank_weight_bytes, rank_bytes(args, manifest(args, rank, options.tp, false, stored)));
   report.rank_cache_bytes = report.cache_bytes_per_token * report.max_batch_size * report.max_seq_len;
 }
 
@@ -112,19 +110,23 @@ int shards_of(const fs::path& directory) {
   return sizes.empty() ? 0 : sizes.back();
 }
 
-void inspect_weights(InspectReport& report, const InspectOptions& options) {
+// Gives the checkpoint (of a converted one the first rank's file), which tells the formats; null for a formula.
+std::unique_ptr<Checkpoint> inspect_weights(InspectReport& report, const InspectOptions& options) {
   const fs::path directory = options.model;
   const int shards = fs::exists(directory) ? shards_of(directory) : 0;
   const int world_size = std::max(1, shards);
   report.args = open_model(options.model, options.config, 0, world_size).args;
-  if (parse_synthetic_name(options.model)) return;
+  if (parse_synthetic_name(options.model)) return nullptr;
   report.has_weights = true;
   report.shards = world_size;
+  std::unique_ptr<Checkpoint> first;
   for (int rank = 0; rank < world_size; ++rank) {
-    const auto checkpoint = shards > 0 ? open_sharded(directory, rank, shards) : open_hf_directory(directory);
-    compare(report, *checkpoint, manifest(report.args, rank, world_size, true), shards > 0);
+    auto checkpoint = shards > 0 ? open_sharded(directory, rank, shards) : open_hf_directory(directory);
+    compare(report, *checkpoint, manifest(report.args, rank, world_size, true, checkpoint.get()), shards > 0);
+    if (rank == 0) first = std::move(checkpoint);
   }
   list_stray_files(report, directory);
+  return first;
 }
 
 }  // namespace
@@ -132,12 +134,13 @@ void inspect_weights(InspectReport& report, const InspectOptions& options) {
 InspectReport inspect(const InspectOptions& options) {
   InspectReport report;
   report.source = options.model.empty() ? options.config : options.model;
+  std::unique_ptr<Checkpoint> stored;
   if (options.model.empty())
     report.args = load_config(options.config);
   else
-    inspect_weights(report, options);
-  count(report);
-  measure_memory(report, options);
+    stored = inspect_weights(report, options);
+  count(report, stored.get());
+  measure_memory(report, options, stored.get());
   return report;
 }
 

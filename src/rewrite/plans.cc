@@ -60,10 +60,9 @@ const TensorInfo& locate(const Source& source, const ManifestEntry& entry) {
   CHECK(stored != nullptr, "{} has no tensor {} ({} {})", directory, name, name_of(full.dtype), to_string(full.shape));
   CHECK(stored->shape == full.shape, "{}: tensor {} has shape {}, the configuration says {}", directory, name,
         to_string(stored->shape), to_string(full.shape));
-  const bool scale = full.name.ends_with(".scale");
-  const bool fits = full.dtype == DType::e4m3 ? stored->dtype == DType::e4m3
-                    : scale                   ? source.files->find(full.name) != nullptr
-                                              : stored->dtype == DType::bf16 || stored->dtype == DType::f32;
+  const auto plain = [](DType dtype) { return dtype == DType::bf16 || dtype == DType::f32; };
+  const DType read = source.files->find(full.name)->dtype;  // scales are read as float32 whatever they are stored as
+  const bool fits = read == full.dtype || (plain(read) && plain(full.dtype));
   CHECK(fits, "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
         directory, name, name_of(stored->dtype), name_of(full.dtype));
   return *stored;
@@ -142,7 +141,7 @@ OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, 
   for (int rank = 0; rank < ranks; ++rank) {
     OutputFile& file = plan.outputs.emplace_back();
     file.name = fmt::format("model{}-mp{}.safetensors", rank, ranks);
-    for (const ManifestEntry& entry : manifest(args, rank, ranks, mtp))
+    for (const ManifestEntry& entry : manifest(args, rank, ranks, mtp, owned.source.files.get()))
       plan.add(file, entry.full.name, locate(owned.source, entry), entry.slice);
   }
   note_left_out(plan, owned.source, mtp ? 0 : args.n_mtp_layers);
@@ -186,7 +185,8 @@ OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_
   args.scale_fmt = power_of_two_scales ? "ue8m0" : "";
   std::unordered_set<std::string> matrices;
   for (const ManifestEntry& entry : manifest(args, 0, 1, true))
-    if (entry.full.dtype == DType::e4m3) matrices.insert(source.stored->of_reference(entry.full.name)->name);
+    if (entry.format != nullptr && entry.format->has_scale())
+      matrices.insert(source.stored->of_reference(entry.full.name)->name);
   auto view = std::make_unique<QuantizedCheckpoint>(*source.stored, matrices, power_of_two_scales);
   RewritePlan& plan = owned.plan = start("quantize", source, from, to);
   plan.options = {{"format", power_of_two_scales ? "fp8-ue8m0" : "fp8"}};

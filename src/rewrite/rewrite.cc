@@ -1,7 +1,5 @@
 #include "rewrite/rewrite.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,11 +13,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes_text.h"
-#include "base/hash.h"
 #include "base/thread_pool.h"
 #include "checkpoint/file_checkpoint.h"
-#include "checkpoint/json_text.h"
 #include "checkpoint/slice.h"
+#include "rewrite/folder_lock.h"
+#include "rewrite/record.h"
 
 namespace fathom {
 namespace {
@@ -27,77 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr i64 kMaxManifestBytes = i64{1} << 30;
 constexpr i64 kMaxCopyBytes = i64{1} << 30;
 constexpr int kFilesAtOnce = 4;
 constexpr i64 kSpareBytes = i64{16} << 20;  // room beyond the tensors: headers, tokenizer, file system
-
-std::string sha256_of(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); }
-
-// Keeps a second conversion out of the folder while this one runs.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    CHECK(fd_ >= 0, "cannot open the folder {}", folder.string());
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
-    ::close(fd_);
-    fail("another conversion into {} is running", folder.string());
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  ~FolderLock() { ::close(fd_); }
-
- private:
-  int fd_;
-};
-
-// A hash of all that decides the result; the source's files by size and time of change, for reading them would take as
-// long as the work itself.
-std::string key_of(const RewritePlan& plan) {
-  std::string text = plan.kind + "\n";
-  for (const auto& [name, value] : plan.options) text += fmt::format("{}={}\n", name, value);
-  for (const std::string& name : plan.source_files) {
-    struct stat info {};
-    const fs::path path = plan.source / name;
-    CHECK(::stat(path.c_str(), &info) == 0, "cannot inspect {}", path.string());
-    text += fmt::format("{} {} {}.{}\n", name, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-  }
-  for (const OutputFile& output : plan.outputs) {
-    text += output.name + "\n";
-    for (const StreamItem& item : output.items)
-      text += fmt::format("{} {} {} {} {} {}\n", item.stored_name, item.source->name, name_of(item.source->dtype),
-                          item.slice.dim, item.slice.start, item.slice.length);
-  }
-  for (const auto& [name, content] : plan.texts) text += fmt::format("{}\n{}\n", name, content);
-  return sha256_of(text);
-}
-
-// What manifest.json (of a complete conversion) or manifest.json.partial says; null when there is none.
-Json read_state(const fs::path& path) {
-  if (!fs::exists(path)) return nullptr;
-  const nlohmann::json state = parse_json(read_file(path, kMaxManifestBytes), path.string());
-  CHECK(state.is_object() && state.contains("plan") && state["plan"].is_string() && state.contains("files") &&
-            state["files"].is_object(),
-        "{} is no manifest of a conversion", path.string());
-  return Json::parse(state.dump());
-}
-
-// Keys stand in alphabetical order, as a record that is read back has them: an interrupted run must not show.
-Json describe(const FileDigest& digest) {
-  std::map<std::string, Json> tensors;
-  for (std::size_t i = 0; i < digest.tensors.size(); ++i) {
-    const TensorInfo& info = digest.tensors[i];
-    Json tensor;
-    tensor["dtype"] = safetensors_name(info.dtype);
-    tensor["sha256"] = digest.tensor_sha256[i];
-    tensor["shape"] = Json::array();
-    for (int d = 0; d < info.shape.rank(); ++d) tensor["shape"].push_back(info.shape[d]);
-    tensors[info.name] = std::move(tensor);
-  }
-  return {{"bytes", digest.bytes}, {"sha256", digest.sha256}, {"tensors", tensors}};
-}
-
-Json describe(std::string_view text) { return {{"bytes", static_cast<i64>(text.size())}, {"sha256", sha256_of(text)}}; }
 
 bool is_checkpoint_file(const std::string& name) {
   return name.ends_with(".safetensors") || name == kIndexFile || name == kManifestFile || name == kUnfinishedFile ||
@@ -114,7 +44,7 @@ i64 bytes_on_disk(const fs::path& path) {
 class Job {
  public:
   Job(const RewritePlan& plan, const RewriteOptions& options)
-      : plan_(plan), options_(options), key_(key_of(plan)), unfinished_(plan.target / kUnfinishedFile) {}
+      : plan_(plan), options_(options), key_(plan_key(plan)), unfinished_(plan.target / kUnfinishedFile) {}
 
   // Decides what the target's content is to this plan: nothing, the same conversion, or another one (refused).
   void look() {
@@ -126,7 +56,7 @@ class Job {
     const std::string state_file = state_name();
     if (!state_file.empty()) {
       try {
-        Json state = read_state(plan_.target / state_file);
+        Json state = read_record(plan_.target / state_file);
         if (state["plan"] == key_) found_ = std::move(state);
       } catch (const Error&) {  // a damaged one is another one
       }
@@ -266,7 +196,7 @@ class Job {
                              {.hash = true, .alone = at_once == 1, .resume = resumes(), .progress = hear});
           const std::lock_guard lock(mutex);
           kept_bytes_ += digest.kept_bytes;
-          state_["files"][output->name] = describe(digest);
+          state_["files"][output->name] = record_of(digest);
           save(unfinished_);
         }
       } catch (...) {
@@ -291,7 +221,7 @@ class Job {
 
   void write_small(const std::string& name, std::string_view content) {
     write_file(plan_.target / name, content);
-    state_["files"][name] = describe(content);
+    state_["files"][name] = record_of(content);
   }
 
   const RewritePlan& plan_;

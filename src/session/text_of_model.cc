@@ -1,7 +1,5 @@
 #include "session/text_of_model.h"
 
-#include <nlohmann/json.hpp>
-
 #include "text/tokenizer/byte_tokenizer.h"
 
 namespace fathom {
@@ -20,9 +18,7 @@ Tokenizer load_tokenizer(const ModelSource& source) {
 ChatTemplate load_chat_template(const ModelSource& source, const std::filesystem::path& file) {
   if (!file.empty()) return ChatTemplate::load_file(file, source.directory);
   if (!source.directory.empty()) return ChatTemplate::load(source.directory);
-  const auto config = nlohmann::json::parse(byte_tokenizer_config_json(source.args.max_seq_len));
-  return ChatTemplate::parse(config.at("chat_template").get<std::string>(), config.at("bos_token").get<std::string>(),
-                             config.at("eos_token").get<std::string>());
+  return ChatTemplate::parse(byte_tokenizer_template(), std::string(kByteTokenizerBos), std::string(kByteTokenizerEos));
 }
 
 }  // namespace fathom

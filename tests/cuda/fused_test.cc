@@ -56,7 +56,7 @@ std::vector<Case> cases() {
 }
 
 std::string describe(const Case& c) {
-  return fmt::format("{} tokens {} {}", c.tokens, c.format->name, c.mode == GemmMode::fp8 ? "fp8" : "bf16");
+  return fmt::format("{} tokens {} {}", c.tokens, c.format->name(), c.mode == GemmMode::fp8 ? "fp8" : "bf16");
 }
 
 TEST_F(Fused, NormLinearAndLinearAdd) {
@@ -229,7 +229,7 @@ TEST_F(Fused, ManyTokens) {
   const i64 t = 130, in = 768;
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8}) {
-      SCOPED_TRACE(fmt::format("{} mode {}", format->name, static_cast<int>(mode)));
+      SCOPED_TRACE(fmt::format("{} mode {}", format->name(), static_cast<int>(mode)));
       const WeightTwin a(*gpu_, random_, *format, {200, in}), b(*gpu_, random_, *format, {256, in}),
           w1(*gpu_, random_, *format, {3, 144, in}), w3(*gpu_, random_, *format, {3, 144, in});
       Twin x(*gpu_, {t, in}, DType::f32), gain(*gpu_, {in}, DType::f32), y(*gpu_, {t, in}, DType::bf16),
@@ -359,8 +359,10 @@ TEST_F(Fused, AdvanceMakesTheNextStep) {
              slots = ints({3}, [](i64 i) { return i == 2 ? -1 : 14 + i; }),
              lens = ints({3}, [](i64 i) { return 15 + i; }), tables = ints({3, 4}, [](i64 i) { return 10 + i; }),
              drawn = ints({3}, [](i64 i) { return 70 + i; }), log = ints({3, 3}, [](i64) { return 0; });
-  Twin step(*gpu_, {3}, DType::i64);
-  step.fill([](i64 i) { return i; });
+  Twin rows(*gpu_, {3, sizeof(RowSampling)}, DType::u8);
+  RowSampling sampling[3];
+  for (int i = 0; i < 3; ++i) sampling[i].step = i;
+  gpu_->upload(rows.device, sampling);
   const Sequences all{.positions = positions.device,
                       .slots = slots.device,
                       .seq_starts = {},
@@ -368,11 +370,12 @@ TEST_F(Fused, AdvanceMakesTheNextStep) {
                       .context_starts = {},
                       .block_tables = tables.device};
   const Batch batch{.ids = ids.device, .logit_rows = {}, .runs = {all}};
-  ASSERT_TRUE(gpu_->try_run(op::Advance{batch, drawn.device, step.device, log.device, 16}));
+  ASSERT_TRUE(gpu_->try_run(op::Advance{batch, drawn.device, {rows.device, {}}, log.device, 16}));
   EXPECT_EQ(numbers(ids.device), (std::vector<double>{70, 71, 5}));
   EXPECT_EQ(numbers(positions.device), (std::vector<double>{15, 16, 16}));
   EXPECT_EQ(numbers(slots.device), (std::vector<double>{10 * 16 + 15, 15 * 16 + 0, -1}));
-  EXPECT_EQ(numbers(step.device), (std::vector<double>{1, 2, 2}));
+  gpu_->download(sampling, rows.device);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(sampling[i].step, std::min(i + 1, 2));
   EXPECT_EQ(numbers(log.device), (std::vector<double>{1, 0, 0, 70, 71, 72, 0, 0, 0}));
 }
 

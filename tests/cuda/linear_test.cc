@@ -29,7 +29,7 @@ double deviation(const Format& format) { return format.has_scale() ? 60 * 1.5 * 
 class Linear : public CudaTest {
  protected:
   void check(const Case& c, const Format& format, GemmMode mode, DType x_type, DType y_type, i64 gap) {
-    SCOPED_TRACE(fmt::format("rows {} out {} in {} {} {} x {} y {} gap {}", c.rows, c.out, c.in, format.name,
+    SCOPED_TRACE(fmt::format("rows {} out {} in {} {} {} x {} y {} gap {}", c.rows, c.out, c.in, format.name(),
                              mode == GemmMode::fp8 ? "fp8" : "bf16", name_of(x_type), name_of(y_type), gap));
     const WeightTwin w(*gpu_, random_, format, {c.out, c.in});
     Twin x(*gpu_, {c.rows, c.in}, x_type, gap), y(*gpu_, {c.rows, c.out}, y_type, gap);
@@ -125,7 +125,7 @@ TEST_F(Linear, Grouped) {
                {0, 0, 0}, {1}, {3, 0, 1, 64, 0, 65, 7}, {129, 128, 0, 63, 1, 0, 300}, std::vector<int>(64, 1)}) {
         const auto n = static_cast<i64>(counts.size());
         const i64 rows = std::accumulate(counts.begin(), counts.end(), 0), extra = 5;  // rows of no expert
-        SCOPED_TRACE(fmt::format("{} experts, {} rows, {} mode {}", n, rows, format->name, static_cast<int>(mode)));
+        SCOPED_TRACE(fmt::format("{} experts, {} rows, {} mode {}", n, rows, format->name(), static_cast<int>(mode)));
         const WeightTwin w(*gpu_, random_, *format, {n, 144, 256});
         Twin x(*gpu_, {rows + extra, 256}, DType::bf16), y(*gpu_, {rows + extra, 144}, DType::bf16);
         Twin offsets(*gpu_, {n + 1}, DType::i32);

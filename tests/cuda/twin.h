@@ -1,6 +1,11 @@
 // Twin: one tensor on the host and its copy on the GPU, so that an operation can run on both backends.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "support/host_tensor.h"
@@ -109,15 +114,16 @@ class Twin {
 class WeightTwin {
  public:
   WeightTwin(Backend& gpu, Random& random, const Format& format, const Shape& shape)
-      : data_(gpu, shape, format.element) {
+      : data_(gpu, shape, format.element()) {
     if (format.has_scale()) {
       data_.normal(random, 60);
       Shape scales = shape;
-      for (int d = shape.rank() - 2; d < shape.rank(); ++d) scales[d] = (shape[d] + format.block - 1) / format.block;
+      for (int d = shape.rank() - 2; d < shape.rank(); ++d)
+        scales[d] = (shape[d] + format.group_cols() - 1) / format.group_cols();
       scale_ = std::make_unique<Twin>(gpu, scales, DType::f32);
       std::uniform_int_distribution<int> exponent(-11, -8);
       std::uniform_real_distribution<double> mantissa(1, 2);
-      scale_->fill([&](i64) { return std::ldexp(format.power_of_two ? 1 : mantissa(random), exponent(random)); });
+      scale_->fill([&](i64) { return std::ldexp(format.power_of_two() ? 1 : mantissa(random), exponent(random)); });
     } else {
       data_.normal(random, 0.05);
     }

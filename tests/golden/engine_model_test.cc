@@ -370,6 +370,11 @@ TEST(EngineModel, TooLargePlansAreRefused) {
   EXPECT_THROW(model.runner.forward(single_sequence_plan(Ids{5}, 128, kBlockSize, true), false), Error);
   EXPECT_THROW(model.runner.forward(single_sequence_plan(Ids{4096}, 0, kBlockSize, true), false), Error);
   EXPECT_THROW(model.runner.forward(single_sequence_plan(Ids{}, 0, kBlockSize, true), false), Error);
+  StepPlan rows = single_sequence_plan(Ids(12, 5), 0, kBlockSize, false);
+  for (int i = 0; i < 8; ++i) rows.add_row({});
+  EXPECT_EQ(model.runner.run(rows).rows.size(), 8u);
+  rows.add_row({});
+  EXPECT_THROW(model.runner.run(rows), Error);
 }
 
 // A plan of several passes is measured by its last one.
@@ -445,17 +450,16 @@ TEST(EngineModel, NotFiniteLogitsEndOneRequestOnly) {
 
 // A device with its own memory: what fits is taken, too little is told before anything is loaded.
 TEST(EngineModel, CacheTakesWhatTheDeviceHas) {
-  const RunnerOptions options{.limits = {.max_tokens = 64, .max_seq_len = 128}, .compute = {}};
-  const ModelArgs args = Model::with_bias(load_model_args_of(tiny()));
-  RunnerOptions all = options;
-  all.limits.max_rows = all.limits.max_sequences;
-  const MemoryNeed need = measure_memory(args, all);
+  const RunnerOptions options{.limits = {.max_tokens = 64, .max_rows = 8, .max_seq_len = 2048}, .compute = {}};
+  const MemoryNeed need = measure_memory(Model::with_bias(load_model_args_of(tiny())), options);
   EXPECT_EQ(need.block, 6 * 16 * 576 * 2);
-  const i64 reserve = i64{1} << 28, taken = need.weights + need.scratch + reserve;
   const auto blocks = [&](i64 free) { return Model(options, std::make_unique<SmallCpu>(free)).runner.limits().blocks; };
-  EXPECT_EQ(blocks(taken + 1000 * need.block), 8 * 128 / 16);
-  EXPECT_EQ(blocks(std::max(taken + 8 * need.block, reserve + 9 * need.block)), 8 * 128 / 16);
-  EXPECT_THROW(blocks(taken + 8 * need.block - 1), Error);
+  const i64 reserve = i64{1} << 28, wanted = 8 * 2048 / 16, longest = 2048 / 16;
+  const i64 least = need.weights + need.scratch + reserve + longest * need.block;
+  EXPECT_EQ(blocks(least + wanted * need.block), wanted);
+  EXPECT_LT((least - reserve) / need.block, wanted);
+  EXPECT_EQ(blocks(least), (least - reserve) / need.block);  // this device's memory is never less
+  EXPECT_THROW(blocks(least - 1), Error);
 }
 
 TEST(EngineModel, CacheAndScratchAreMeasured) {

@@ -17,7 +17,7 @@ struct TestWeight {
   Weight weight;
 
   TestWeight(const Format& format, i64 stack, i64 out, i64 in, Random& random)
-      : data({stack, out, in}, format.element),
+      : data({stack, out, in}, format.element()),
         scale({stack, blocks_of(out), blocks_of(in)}, DType::f32),
         weight{*data, format.has_scale() ? *scale : Tensor{}, &format} {
     if (!format.has_scale()) {
@@ -32,7 +32,7 @@ struct TestWeight {
     std::uniform_real_distribution<double> exponent(-12, -6);
     scale.fill([&](i64) {
       const double e = exponent(random);
-      return std::exp2(format.power_of_two ? std::round(e) : e);
+      return std::exp2(format.power_of_two() ? std::round(e) : e);
     });
   }
 
@@ -71,7 +71,7 @@ TEST(Linear, EveryFormatTypeAndSize) {
     for (const Format* format : all_formats())
       for (const DType act : {DType::f32, DType::bf16})
         for (const auto& [tokens, out, in] : kCases) {
-          SCOPED_TRACE(fmt::format("{} {} T={} out={} in={}", format->name, name_of(act), tokens, out, in));
+          SCOPED_TRACE(fmt::format("{} {} T={} out={} in={}", format->name(), name_of(act), tokens, out, in));
           const TestWeight w(*format, 1, out, in, random);
           const HostTensor x = HostTensor({tokens, in}, act, 5).normal(random);
           const HostTensor y({tokens, out}, act, 3);
@@ -86,12 +86,12 @@ TEST(Linear, Fp8ModeQuantisesActivations) {
     Random random(2);
     for (const Format* format : {&kFp8Block128, &kFp8Block128Ue8m0})
       for (const i64 tokens : {1, 6, 70}) {
-        SCOPED_TRACE(fmt::format("{} T={}", format->name, tokens));
+        SCOPED_TRACE(fmt::format("{} T={}", format->name(), tokens));
         const TestWeight w(*format, 1, 150, 384, random);
         const HostTensor x = HostTensor({tokens, 384}, DType::f32, 2).normal(random);
         const HostTensor y({tokens, 150}, DType::f32);
         backend.run(op::Linear{*y, *x, w.weight[0], GemmMode::fp8});
-        expect_close(y, matmul(quantised(*x, format->power_of_two), w.exact(0), tokens, 150, 384));
+        expect_close(y, matmul(quantised(*x, format->power_of_two()), w.exact(0), tokens, 150, 384));
       }
     const TestWeight plain(kBf16, 1, 20, 100, random);  // no codes: nothing to quantise for, any width is right
     const HostTensor x = HostTensor({3, 100}, DType::bf16).normal(random);
@@ -137,7 +137,7 @@ TEST(Linear, RowsDoNotDependOnTheirCompany) {
       for (const i64 rows : {1, 2, 5, 17}) {
         const HostTensor alone({rows, 131}, DType::f32);
         backend.run(op::Linear{*alone, x->narrow(0, 40, rows), w.weight[0], GemmMode::bf16});
-        EXPECT_EQ(values(*alone), values(together->narrow(0, 40, rows))) << format->name << " rows=" << rows;
+        EXPECT_EQ(values(*alone), values(together->narrow(0, 40, rows))) << format->name() << " rows=" << rows;
       }
     }
   });
@@ -173,7 +173,7 @@ TEST(GroupedLinear, RaggedExperts) {
         std::vector<Expected> expected;
         for (i64 e = 0, row = 0; e < experts; row += counts[at(e++)]) {
           const Tensor part = x->narrow(0, row, counts[at(e)]);
-          const auto some = matmul(quantise ? quantised(part, format->power_of_two) : values(part), w.exact(e),
+          const auto some = matmul(quantise ? quantised(part, format->power_of_two()) : values(part), w.exact(e),
                                    counts[at(e)], 70, 256);
           expected.insert(expected.end(), some.begin(), some.end());
         }

@@ -53,7 +53,7 @@ void cut(std::vector<Piece>& pieces, std::size_t part, i64 row, i64 rows, i64 ou
 
 void CpuBackend::multiply(const Tensor& y, const Tensor& x, std::span<const Part> parts, GemmMode mode) {
   const i64 width = x.dim(x.rank() - 1);
-  const bool quantised = mode == GemmMode::fp8 && !parts.empty() && parts[0].weight.format->has_scale();
+  const bool quantised = mode == GemmMode::fp8 && !parts.empty() && parts[0].weight.format->activation_group() > 0;
   CHECK(!quantised || width % kFp8Block == 0,
         "Last dimension size must be divisible by block_size (block_size={}), it is {}", kFp8Block, width);
   const i64 limit = std::max<i64>(kPackedFloats / padded_step(width) / kGemmRows, 1) * kGemmRows;
@@ -108,7 +108,7 @@ const float* CpuBackend::pack_rows(const Rows& in, i64 first, i64 count, const F
       float* row = packed + r * step;
       kernels_.widen(row, in.row(first + r), type, in.width);
       std::fill(row + in.width, row + step, 0.0f);
-      if (quantise_for != nullptr) round_to_fp8(kernels_, row, in.width, quantise_for->power_of_two);
+      if (quantise_for != nullptr) round_to_fp8(kernels_, row, in.width, quantise_for->power_of_two());
     }
   });
   return packed;
@@ -167,8 +167,21 @@ void CpuBackend::run(const op::HeadMatmul& op) {
 }
 
 void CpuBackend::run(const op::Dequantize& op) {
+  if (op.rows.defined() && op.rows.as<std::int32_t>()[0] == op.rows.as<std::int32_t>()[1]) return;
   const Weight& w = op.w;
   const Rows out(op.y);
+  if (!supports(*w.format)) {  // in bands, by the format's plain form
+    const i64 unit = w.format->unit(0);
+    return parallel((w.out() + unit - 1) / unit, unit * w.in() * 2, [&](i64 begin, i64 end, int worker) {
+      float* values = scratch(worker, unit * w.in());
+      for (i64 first = begin * unit; first < std::min(end * unit, w.out()); first += unit) {
+        const Weight band = w.rows(first, std::min(unit, w.out() - first));
+        band.dequantize(values);
+        for (i64 o = 0; o < band.out(); ++o)
+          kernels_.narrow(out.row(first + o), element_of(out.dtype), values + o * w.in(), w.in());
+      }
+    });
+  }
   const WeightRows rows = rows_of(w);
   parallel(w.out(), w.in() / 4, [&](i64 begin, i64 end, int worker) {
     float* row = scratch(worker, w.in());

@@ -40,7 +40,7 @@ inline cuda::Matrix matrix_of(const Weight& w) {
   return {w.data.data(),
           w.scale.defined() ? w.scale.as<float>() : nullptr,
           type_of(w.data.dtype()),
-          w.format->power_of_two,
+          w.format->power_of_two(),
           w.data.rank() == 3 ? w.data.dim(0) : 1,
           w.out(),
           w.in()};

@@ -47,7 +47,7 @@ std::string CudaBackend::explain(const ProductCase& product) const {
   shape.parts = static_cast<int>(product.outs.size());
   std::copy(product.outs.begin(), product.outs.end(), shape.out);
   shape.groups = product.experts;
-  shape.w = type_of(product.format->element);
+  shape.w = type_of(product.format->element());
   shape.norm = product.norm;
   shape.x = product.norm ? cuda::Type::f32 : cuda::Type::bf16;
   shape.quantise = product.mode == GemmMode::fp8 && product.format->has_scale();

@@ -27,7 +27,7 @@ enum class ExprKind : std::uint8_t {
   kList,       // items
   kTuple,      // items
   kDict,       // items: key, value, key, value ...
-  kGetAttr,    // left.text
+  kGetAttr,    // left.constant
   kGetItem,    // left[right]
   kSlice,      // items: start, stop, step, each may be null; only right of kGetItem
   kCall,       // left(items, keywords, *star, **star_star)

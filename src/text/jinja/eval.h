@@ -23,7 +23,7 @@ class Evaluator {
  private:
   enum class Flow { kNormal, kBreak, kContinue };
 
-  // Statements (jinja_eval.cc).
+  // Statements (eval.cc).
   Flow exec(const Body& body, Scope& scope, StrBuilder& out);
   Flow exec(const Stmt& stmt, Scope& scope, StrBuilder& out);
   Flow exec_if(const Stmt& stmt, Scope& scope, StrBuilder& out);
@@ -45,7 +45,7 @@ class Evaluator {
   Value from_context(const Str& name);
   static Value& slot(Scope& scope, const Expr& name);
 
-  // Expressions (jinja_eval_expr.cc). `block` is the text that a filter without a left side works on.
+  // Expressions (eval_expr.cc). `block` is the text that a filter without a left side works on.
   Value eval(const Expr& expr, Scope& scope, const Value* block = nullptr);
   Value eval_name(const Expr& expr, Scope& scope);
   Value eval_items(const Expr& expr, Scope& scope, Kind kind);
@@ -58,7 +58,7 @@ class Evaluator {
   Value eval_condition(const Expr& expr, Scope& scope);
   Value eval_call(const Expr& expr, Scope& scope, const Value* caller);
 
-  // Calls (jinja_call.cc).
+  // Calls (call.cc).
   struct Collected {
     std::vector<Value> items;
     std::vector<NamedValue> named;

@@ -12,7 +12,7 @@ bool compare_op(Runtime& rt, CompareOp op, const Value& a, const Value& b);
 // `item in container`.
 bool contains(Runtime& rt, const Value& container, const Value& item);
 
-// Arithmetic on two numbers (jinja_number.cc).
+// Arithmetic on two numbers (number.cc).
 Value arithmetic(Runtime& rt, BinaryOp op, const Value& a, const Value& b);
 Value power(Runtime& rt, const Value& a, const Value& b);
 double as_double(Runtime& rt, const Value& number);

@@ -22,7 +22,7 @@ class Parser {
   void run();
 
  private:
-  // Expressions, from the loosest binding to the tightest (jinja_parser_expr.cc).
+  // Expressions, from the loosest binding to the tightest (parser_expr.cc).
   Expr* expression(bool with_condition = true);
   Expr* condition();
   Expr* disjunction();
@@ -59,7 +59,7 @@ class Parser {
   Expr* target(bool with_namespace);
   void check_target(const Expr& node);
 
-  // Statements (jinja_parser.cc).
+  // Statements (parser.cc).
   Body statements(std::initializer_list<std::string_view> ends);
   Stmt* statement();
   Stmt* if_statement(Stmt* node);

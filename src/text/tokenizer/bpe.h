@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/token_id.h"
+#include "text/tokenizer/merge_table.h"
 #include "text/tokenizer/token_table.h"
 #include "text/tokenizer/tokenizer_file.h"
 

@@ -14,9 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kBos = "<｜begin▁of▁sentence｜>";
-constexpr const char* kEos = "<｜end▁of▁sentence｜>";
-
 // Tokens besides BOS, EOS and the bytes; as in DeepSeek's own file only the padding is "special", so that decoding
 // keeps the others.
 constexpr std::array kMarkers = {
@@ -64,15 +61,15 @@ Ids assign_ids(ByteTokenizerIds stated) {
   return ids;
 }
 
-Json added_token(TokenId id, const char* content, bool special) {
+Json added_token(TokenId id, std::string_view content, bool special) {
   return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
 Json added_tokens(const Ids& ids) {
   std::vector<std::pair<TokenId, Json>> rows;
-  rows.emplace_back(ids.bos, added_token(ids.bos, kBos, true));
-  rows.emplace_back(ids.eos, added_token(ids.eos, kEos, true));
+  rows.emplace_back(ids.bos, added_token(ids.bos, kByteTokenizerBos, true));
+  rows.emplace_back(ids.eos, added_token(ids.eos, kByteTokenizerEos, true));
   for (std::size_t i = 0; i < kMarkers.size(); ++i) {
     const TokenId id = ids.others[256 + i];
     rows.emplace_back(id, added_token(id, kMarkers[i], i == 0));
@@ -114,12 +111,14 @@ std::string byte_tokenizer_json(ByteTokenizerIds stated) {
   return out.dump(1) + "\n";
 }
 
+std::string_view byte_tokenizer_template() { return kTemplate; }
+
 std::string byte_tokenizer_config_json(i64 max_seq_len) {
   Json out;
   out["add_bos_token"] = true;
   out["add_eos_token"] = false;
-  out["bos_token"] = kBos;
-  out["eos_token"] = kEos;
+  out["bos_token"] = kByteTokenizerBos;
+  out["eos_token"] = kByteTokenizerEos;
   out["pad_token"] = kMarkers[0];
   out["clean_up_tokenization_spaces"] = false;
   out["model_max_length"] = max_seq_len;

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/token_id.h"
 
 namespace fathom {
+
+inline constexpr std::string_view kByteTokenizerBos = "<｜begin▁of▁sentence｜>";
+inline constexpr std::string_view kByteTokenizerEos = "<｜end▁of▁sentence｜>";
 
 // What the model states; -1: nothing.
 struct ByteTokenizerIds {
@@ -20,8 +24,10 @@ i64 byte_tokenizer_size();
 // are left, then the role markers and tool tokens.
 std::string byte_tokenizer_json(ByteTokenizerIds stated);
 
-// tokenizer_config.json for prompts of `max_seq_len` tokens, with a chat template of system, user, assistant and tool
-// messages.
+// A chat template of system, user, assistant and tool messages.
+std::string_view byte_tokenizer_template();
+
+// tokenizer_config.json for prompts of `max_seq_len` tokens, with that template.
 std::string byte_tokenizer_config_json(i64 max_seq_len);
 
 }  // namespace fathom

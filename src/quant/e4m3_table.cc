@@ -1,4 +1,4 @@
-#include "quant/table_row.h"
+#include "quant/e4m3_table.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
