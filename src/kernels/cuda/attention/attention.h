@@ -45,7 +45,7 @@ bool attend_prompt_fits(const Array& o, const Array& q, const Expanded& keys);
 void attend_prompt(cudaStream_t s, const Device& device, const Array& o, const Array& q, const Expanded& keys,
                    const Sequences& seqs, float scale);
 
-// ---- attention of few tokens over the latent cache (mla_*.cu): kv_lora_rank 512, rope 64, bf16 ----
+// ---- absorbed attention of decode steps over the latent cache (mla_*.cu): kv_lora_rank 512, rope 64, bf16 ----
 struct MlaArgs {
   int tokens = 0, heads = 0, nope = 0, v = 0;
   void* q = nullptr;  // bf16 [tokens, heads, nope + 64], not rotated; may be read only

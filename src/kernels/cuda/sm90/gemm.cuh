@@ -1,5 +1,6 @@
-// Products of many rows on Hopper: y^T = w x^T, so that the outputs are the 64 fixed rows of an instruction and the
-// number of tokens its free width. A tile is 128 outputs x 32 to 256 tokens: experts with few rows waste little.
+// Products of many rows on Hopper (swap-AB): y^T = w x^T, so that the outputs are the 64 fixed rows of an instruction
+// and the number of tokens its free width. A tile is 128 outputs x 32 to 256 tokens: experts with few rows waste
+// little.
 //
 // A persistent block has a producer, one thread that copies tiles of w and x through a ring in shared memory, and two
 // warpgroups of 64 outputs each that multiply. Blocks come in pairs with neighbouring outputs and the same tokens; each

@@ -1,4 +1,4 @@
-// Products of a few dozen rows on Hopper: maps and plans for the kernels of splitk.cuh.
+// Split-K products on Hopper: maps and plans for the kernels of splitk.cuh.
 #include "kernels/cuda/sm90/splitk_kernels.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Products of a few dozen rows on Hopper: y^T = w x^T at the speed of memory. A block has up to 128 outputs and all
-// tokens: stages of both come by bulk copies (TMA) to a ring in shared memory, and two warpgroups of 64 outputs
-// multiply. Weights are on their way before the previous kernel has ended, and mostly two blocks share a
+// Split-K products of a few dozen rows on Hopper (swap-AB): y^T = w x^T at the speed of memory. A block has up to 128
+// outputs and all tokens: stages of both come by bulk copies (TMA) to a ring in shared memory, and two warpgroups of 64
+// outputs multiply. Weights are on their way before the previous kernel has ended, and mostly two blocks share a
 // multiprocessor: one streams while another begins or ends. A thread of the first warp starts the copies: a warp for
 // them alone would take registers from all others.
 //

@@ -1,4 +1,4 @@
-// Products of a few dozen rows: bf16 weights.
+// Split-K with bf16 weights.
 #include "kernels/cuda/sm90/splitk.cuh"
 
 namespace fathom::cuda {

@@ -1,4 +1,4 @@
-// Products of a few dozen rows: codes on both sides.
+// Split-K with codes on both sides.
 #include "kernels/cuda/sm90/splitk.cuh"
 
 namespace fathom::cuda {

@@ -1,4 +1,4 @@
-// Products of a few dozen rows: e4m3 weights, bf16 rows.
+// Split-K with FP8 weights and bf16 rows.
 #include "kernels/cuda/sm90/splitk.cuh"
 
 namespace fathom::cuda {
