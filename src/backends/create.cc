@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "backends/devices/devices.h"
+#include "backends/devices.h"
 
 namespace fathom {
 namespace {

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "backends/cuda/cuda_backend.h"
-#include "backends/devices/cpu_row.h"
+#include "backends/devices.h"
 
 namespace fathom {
 namespace {

@@ -1,7 +1,7 @@
 // Builds without CUDA.
 #include <array>
 
-#include "backends/devices/cpu_row.h"
+#include "backends/devices.h"
 
 namespace fathom {
 namespace {
