@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Plays the recipes of CONTRIBUTING.md on a copy of the tree: adds a command, a checkpoint reader, a backend and an
-operation, counts the files that had to be written and edited, compares them with the table, builds what changed and
-runs its tests.
+"""Plays the recipes of CONTRIBUTING.md on a copy of the tree: adds a number format, a command, a checkpoint reader, a
+backend and an operation, counts the files that had to be written and edited, compares them with the table, builds what
+changed and runs its tests.
 
 What a recipe writes lies in tests/recipes/NAME/, under its path. What it edits stands below, as lines that go before, after or
 instead of a line that is already there. Usage: scripts/recipes.py [--count]   (--count: no build).
@@ -29,6 +29,12 @@ ADD_BOTH = "void {}::run(const op::AddBoth& op) {{\n  run(op::Add{{op.x, op.y}})
 
 # Recipe (its row of the table) -> folder of what it writes, and (file, where, an existing line, new lines).
 RECIPES = {
+    "a number format of weights": ("format", [
+        ("src/quant/format.cc", BEFORE, '#include "quant/fp8_block.h"', '#include "quant/byte_rows.h"'),
+        ("src/quant/format.cc", INSTEAD,
+         "  static constexpr std::array<const Format*, 4> kAll = {&f32, &bf16, &fp8, &fp8_ue8m0};",
+         "  static constexpr std::array<const Format*, 5> kAll = {&f32, &bf16, &fp8, &fp8_ue8m0, &kByteRows};"),
+    ]),
     "a command": ("command", [
         ("tools/commands.h", BEFORE, "void add_tokenize(CLI::App& app);", "void add_hello(CLI::App& app);"),
         ("tools/main.cc", BEFORE, "  fathom::add_tokenize(app);", "  fathom::add_hello(app);"),
@@ -162,12 +168,13 @@ def main():
     os.environ["CCACHE_BASEDIR"] = str(COPY)  # objects of the tree itself serve this copy
     COPY.mkdir(parents=True, exist_ok=True)
     copy_tree()
-    for recipe in ("a command", "a checkpoint format", "a backend"):
+    for recipe in ("a number format of weights", "a command", "a checkpoint format", "a backend"):
         play(recipe)
     call("scripts/configure.sh", "release", "ON", cwd=COPY, stdout=subprocess.DEVNULL)
-    build("fathom", "raw_files_test", "idle_backend_test")
-    run_test("raw_files_test")
-    run_test("idle_backend_test")
+    tests = ("byte_rows_test", "raw_files_test", "idle_backend_test")
+    build("fathom", *tests)
+    for test in tests:
+        run_test(test)
     greeting = subprocess.run([BUILD / "bin" / "fathom", "hello", "--name", "you"], capture_output=True, text=True).stdout
     if greeting != "Hello, you!\n":
         die(f"the new command prints '{greeting}'")
