@@ -132,7 +132,7 @@ void experts(Bench& bench, const Moe& m, const Format& format, GemmMode mode, i6
   bench.gpu().run(op::Copy{h, seed});
   const double seconds = bench.time(6 * kLayers, [&](int i) {
     const ExpertsLayer& layer = layers[static_cast<std::size_t>(i % kLayers)];
-    CHECK(bench.gpu().try_run(op::ExpertsAdd{h, norm, layer, mode}), "no kernels");
+    CHECK(bench.gpu().try_run(op::Experts{h, h, norm, layer, true, mode}), "no kernels");
   });
   const auto count = static_cast<double>(m.experts);
   const double chosen = count * (1 - std::pow(1 - static_cast<double>(m.route.top_k) / count, tokens));

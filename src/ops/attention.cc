@@ -29,7 +29,7 @@ void attend_expanded(Context& ctx, const Tensor& o, const Tensor& q, const Laten
   const i64 heads = q.dim(1), c = cache.kv_lora_rank, rope = cache.width() - c, nope = q.dim(2) - rope, v = o.dim(2),
             total = s.total_context;
   const Tensor rows = ctx.arena.empty({total, cache.width()}, ctx.options.compute);
-  ctx.backend.run(op::GatherLatent{rows, cache, s});
+  run(ctx, op::GatherLatent{rows, cache, s});
   const auto [kv, k_pe] = split(rows, c, rope);
   const i64 bytes = std::max<i64>(total, 1) * (nope + v) * size_of(ctx.options.compute),
             group = args.wk_b.defined() ? std::clamp<i64>(kExpandedBytes / bytes, 1, heads) : heads;
@@ -38,7 +38,7 @@ void attend_expanded(Context& ctx, const Tensor& o, const Tensor& q, const Laten
     const i64 n = std::min(group, heads - first);
     const Tensor expanded = ctx.arena.empty({total, n, nope + v}, ctx.options.compute);
     expand(ctx, expanded, kv, args, first);
-    ctx.backend.run(op::AttendExpanded{o.narrow(1, first, n), q.narrow(1, first, n), expanded, k_pe, s, args.scale});
+    run(ctx, op::AttendExpanded{o.narrow(1, first, n), q.narrow(1, first, n), expanded, k_pe, s, args.scale});
   }
 }
 
@@ -49,7 +49,7 @@ void attend_latent(Context& ctx, const Tensor& o, const Tensor& q, const LatentA
   const Shape latent{q.dim(0), q.dim(1), c};
   const Tensor q_c = ctx.arena.empty(latent, ctx.options.compute), o_c = ctx.arena.empty(latent, ctx.options.compute);
   head_matmul(ctx, q_c, q_nope, args.wk_b);  // queries into the latent space
-  ctx.backend.run(op::AttendLatent{o_c, q_c, q_pe, cache, s, args.scale});
+  run(ctx, op::AttendLatent{o_c, q_c, q_pe, cache, s, args.scale});
   head_matmul(ctx, o, o_c, args.wv_b);  // back to the width of values
 }
 
@@ -60,11 +60,11 @@ void attend(Context& ctx, const Tensor& o, const Tensor& q, const Tensor& kv_pe,
   const ArenaScope scope(ctx.arena);
   const i64 c = cache.kv_lora_rank, rope = cache.width() - c;
   const auto [kv, k_pe] = split(kv_pe, c, rope);
-  ctx.backend.run(op::Rope{split(q, q.dim(2) - rope, rope)[1], args.freqs, s.positions});
-  ctx.backend.run(op::Rope{split(kv_pe.view({kv_pe.dim(0), 1, c + rope}), c, rope)[1], args.freqs, s.positions});
+  run(ctx, op::Rope{split(q, q.dim(2) - rope, rope)[1], args.freqs, s.positions});
+  run(ctx, op::Rope{split(kv_pe.view({kv_pe.dim(0), 1, c + rope}), c, rope)[1], args.freqs, s.positions});
   {
     const ArenaScope normed(ctx.arena);
-    ctx.backend.run(op::StoreLatent{cache, apply(ctx, {kv, args.kv_norm}), k_pe, s.slots});
+    run(ctx, op::StoreLatent{cache, apply(ctx, {kv, args.kv_norm}), k_pe, s.slots});
   }
   (s.expanded ? attend_expanded : attend_latent)(ctx, o, q, args, cache, s);
 }

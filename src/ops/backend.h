@@ -42,8 +42,8 @@ class Backend {
   // Whether it works while the host goes on, and can advance: then several decode passes are planned at once, so that
   // it never waits for the host.
   virtual bool draws_ahead() const { return false; }
-  // Records the operations that `pass` enqueues, without running them; null where the device cannot. The same pass must
-  // have run before, so that the backend's own scratch memory has its size.
+  // Records the operations that `pass` enqueues, without running them; null where the device cannot. Where scratch is
+  // not lent the same pass must have run before, so that the backend's own has its size.
   virtual std::unique_ptr<Graph> capture([[maybe_unused]] const std::function<void()>& pass) { return nullptr; }
 
   // Whether products take weights of this format.
@@ -61,21 +61,38 @@ class Backend {
   // The kernel that computes such a product and how it is divided, in one line; empty where there is no choice.
   virtual std::string explain(const ProductCase& /*product*/) const { return {}; }
 
-#define FATHOM_DECLARE(Op) virtual void run(const op::Op&) = 0;
+// Every operation, and the bytes of scratch that it takes: a pure function of types, shapes and alignments.
+#define FATHOM_DECLARE(Op)             \
+  virtual void run(const op::Op&) = 0; \
+  virtual i64 scratch_bytes(const op::Op&) const { return 0; }
   FATHOM_OPERATIONS(FATHOM_DECLARE)
 #undef FATHOM_DECLARE
-// True when it was done; false where this backend has no kernel for the case.
-#define FATHOM_DECLARE(Op) \
-  virtual bool try_run(const op::Op&) { return false; }
+// The same of an optional one; nothing where this backend has no kernel for the case.
+#define FATHOM_DECLARE(Op)                                                                   \
+  virtual void run(const op::Op&) { fail("{} has no operation {}", name(), op::Op::kName); } \
+  virtual std::optional<i64> scratch_bytes(const op::Op&) const { return std::nullopt; }
   FATHOM_FUSED_OPERATIONS(FATHOM_DECLARE)
 #undef FATHOM_DECLARE
+
+  // The scratch of the next operation. Without it a backend that needs some takes memory of its own.
+  virtual void lend(const Tensor& /*scratch*/) {}
+
+  // An optional operation with scratch of the backend's own, as benches and tests call it: whether it was done.
+  template <typename Op>
+  bool try_run(const Op& op) {
+    const bool possible = scratch_bytes(op).has_value();
+    if (possible) run(op);
+    return possible;
+  }
 };
 
 // Inside a backend's class: declares that it overrides every operation.
 #define FATHOM_OVERRIDE(Op) void run(const op::Op& op) override;
 #define FATHOM_OVERRIDE_OPERATIONS FATHOM_OPERATIONS(FATHOM_OVERRIDE)
 // The same of every optional one.
-#define FATHOM_OVERRIDE_FUSED(Op) bool try_run(const op::Op& op) override;
+#define FATHOM_OVERRIDE_FUSED(Op)      \
+  void run(const op::Op& op) override; \
+  std::optional<i64> scratch_bytes(const op::Op& op) const override;
 #define FATHOM_OVERRIDE_FUSED_OPERATIONS FATHOM_FUSED_OPERATIONS(FATHOM_OVERRIDE_FUSED)
 
 }  // namespace fathom

@@ -6,7 +6,7 @@ namespace fathom::ops {
 
 void all_reduce(Context& ctx, const Tensor& x) {
   CHECK(is_activation(x) && x.contiguous(), "all_reduce: needs contiguous f32 or bf16, not {}", name_of(x.dtype()));
-  if (ctx.comm.size() > 1) ctx.backend.run(op::AllReduce{x, ctx.comm});
+  if (ctx.comm.size() > 1) run(ctx, op::AllReduce{x, ctx.comm});
 }
 
 Tensor gather_columns(Context& ctx, const Tensor& x) {
@@ -16,14 +16,20 @@ Tensor gather_columns(Context& ctx, const Tensor& x) {
   const Tensor y = ctx.arena.empty({n, ranks * part}, x.dtype());
   const ArenaScope scope(ctx.arena);
   const Tensor parts = ctx.arena.empty({ranks, n, part}, x.dtype());
-  ctx.backend.run(op::AllGather{parts, x, ctx.comm});
+  run(ctx, op::AllGather{parts, x, ctx.comm});
   for (i64 r = 0; r < ranks; ++r) copy(ctx, y.narrow(1, r * part, part), parts[r]);
   return y;
 }
 
 Normed reduce_add_norm(Context& ctx, const Tensor& h, const Tensor& y, const Norm& next) {
-  all_reduce(ctx, y);
-  add_(ctx, h, y);
+  check_shape("reduce_add_norm", "y", y, h.shape());
+  if (ctx.comm.size() == 1) {
+    add_(ctx, h, y);
+  } else {
+    CHECK(h.dtype() == DType::f32 && h.contiguous() && is_activation(y) && y.contiguous(),
+          "reduce_add_norm: needs contiguous f32, not {} and {}", name_of(h.dtype()), name_of(y.dtype()));
+    run(ctx, op::AddReduced{h, y, ctx.comm});
+  }
   return {h, next};
 }
 

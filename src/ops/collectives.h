@@ -19,6 +19,17 @@ struct AllReduce {
   }
 };
 
+// h += the sum of all ranks' y, in the order of the ranks in float32. Contiguous, h float32, y act; y may be changed.
+struct AddReduced {
+  Tensor h, y;
+  Communicator& comm;
+  static constexpr const char* kName = "add_reduced_";
+  template <typename F>
+  void each(F&& f) {
+    f(h), f(y);
+  }
+};
+
 // y [size, ...] becomes every rank's x [...], in the order of the ranks. Contiguous.
 struct AllGather {
   Tensor y, x;

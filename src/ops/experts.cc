@@ -29,7 +29,7 @@ Routing route(Context& ctx, const Normed& x, const Gate& gate) {
   const Tensor logits = linear(ctx, x, gate.weight, DType::f32);
   if (gate.bias.defined()) check_shape("route", "bias", gate.bias, {experts});
   CHECK(gate.route.top_k <= experts, "route: {} experts are too few to choose {}", experts, gate.route.top_k);
-  ctx.backend.run(op::Route{routing.weights, routing.indices, logits, gate.bias, gate.route});
+  run(ctx, op::Route{routing.weights, routing.indices, logits, gate.bias, gate.route});
   return routing;
 }
 
@@ -38,7 +38,7 @@ Routed group_by_expert(Context& ctx, const Tensor& x, const Tensor& indices, i64
   check_integers("group_by_expert", "indices", indices, {x.dim(0), indices.dim(1)});
   const Routed routed{ctx.arena.empty({x.dim(0) * indices.dim(1), x.dim(1)}, x.dtype()),
                       ctx.arena.empty({n_local + 1}, DType::i32), ctx.arena.empty(indices.shape(), DType::i32)};
-  ctx.backend.run(op::GroupByExpert{routed, x, indices, first});
+  run(ctx, op::GroupByExpert{routed, x, indices, first});
   return routed;
 }
 
@@ -46,7 +46,7 @@ Tensor combine(Context& ctx, const Tensor& rows, const Routed& routed, const Ten
   check_activation("combine", "rows", rows, 2);
   check_shape("combine", "weights", weights, routed.places.shape());
   Tensor y = ctx.arena.empty({weights.dim(0), rows.dim(1)}, DType::f32);
-  ctx.backend.run(op::Combine{y, rows, routed, weights});
+  run(ctx, op::Combine{y, rows, routed, weights});
   return y;
 }
 
@@ -55,17 +55,19 @@ Tensor grouped_swiglu(Context& ctx, const Tensor& x, const Weight& w1, const Wei
   if (supported(ctx, {w1, w3}) && try_run(ctx, op::GroupedSwiGlu{y, x, w1, w3, offsets, ctx.options.gemm})) return y;
   const ArenaScope scope(ctx.arena);
   const Tensor gate = grouped_linear(ctx, x, w1, offsets), up = grouped_linear(ctx, x, w3, offsets);
-  ctx.backend.run(op::SiluMul{y, gate, up});
+  run(ctx, op::SiluMul{y, gate, up});
   return y;
 }
 
 Normed experts_add_norm(Context& ctx, const Tensor& h, const Normed& x, const ExpertsLayer& layer, const Norm& next) {
   const SwiGlu &e = layer.experts, &s = layer.shared;
-  const bool alone = ctx.comm.size() == 1 && x.pending() && x.x.data() == h.data();
-  if (alone && supported(ctx, {e.w1, e.w2, e.w3, s.w1, s.w2, s.w3}) &&
-      try_run(ctx, op::ExpertsAdd{h, x.norm, layer, ctx.options.gemm}))
-    return {h, next};
+  const bool alone = ctx.comm.size() == 1;  // then the sum is added where it is made
   const ArenaScope scope(ctx.arena);
+  if (x.pending() && supported(ctx, {e.w1, e.w2, e.w3, s.w1, s.w2, s.w3})) {
+    const Tensor y = alone ? h : ctx.arena.empty(h.shape(), DType::f32);
+    if (try_run(ctx, op::Experts{y, x.x, x.norm, layer, alone, ctx.options.gemm}))
+      return alone ? Normed{h, next} : reduce_add_norm(ctx, h, y, next);
+  }
   return reduce_add_norm(ctx, h, experts(ctx, apply(ctx, x), layer), next);
 }
 

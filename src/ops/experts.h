@@ -98,16 +98,18 @@ struct GroupedSwiGlu {
   }
 };
 
-// Optional: h [T, dim] float32 += this rank's routed and shared experts of the norm of h.
-struct ExpertsAdd {
-  Tensor h;
+// Optional: y [T, dim] float32 = this rank's routed and shared experts of the norm of h [T, dim], or y += them; y may
+// be h then.
+struct Experts {
+  Tensor y, h;
   Norm norm;
   const ExpertsLayer& layer;
+  bool add = false;
   GemmMode mode = GemmMode::bf16;
-  static constexpr const char* kName = "experts_add_";
+  static constexpr const char* kName = "experts";
   template <typename F>
   void each(F&& f) const {
-    f(h), f(layer.experts.w1.data);
+    f(y), f(h), f(layer.experts.w1.data);
   }
 };
 

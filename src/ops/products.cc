@@ -69,7 +69,7 @@ void head_matmul(Context& ctx, const Tensor& y, const Tensor& x, const Tensor& w
   const i64 k = w.dim(transposed ? 1 : 2), n = w.dim(transposed ? 2 : 1);
   check_shape("head_matmul", "x", x, {x.dim(0), w.dim(0), k});
   check_shape("head_matmul", "y", y, {x.dim(0), w.dim(0), n});
-  ctx.backend.run(op::HeadMatmul{y, x, w, transposed});
+  run(ctx, op::HeadMatmul{y, x, w, transposed});
 }
 
 Normed linear_add_norm(Context& ctx, const Tensor& h, const Tensor& x, const Weight& w, const Norm& next) {

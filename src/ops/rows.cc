@@ -8,7 +8,7 @@ Tensor embedding(Context& ctx, const Tensor& table, const Tensor& ids, i64 first
   check_activation("embedding", "table", table, 2);
   check_integers("embedding", "ids", ids, {ids.dim(0)});
   Tensor y = ctx.arena.empty({ids.dim(0), table.dim(1)}, DType::f32);
-  ctx.backend.run(op::Embedding{y, table, ids, first});
+  run(ctx, op::Embedding{y, table, ids, first});
   return y;
 }
 
@@ -16,20 +16,20 @@ Tensor gather_rows(Context& ctx, const Tensor& x, const Tensor& rows) {
   check_activation("gather_rows", "x", x, 2);
   check_integers("gather_rows", "rows", rows, {rows.dim(0)});
   Tensor y = ctx.arena.empty({rows.dim(0), x.dim(1)}, x.dtype());
-  ctx.backend.run(op::GatherRows{y, x, rows});
+  run(ctx, op::GatherRows{y, x, rows});
   return y;
 }
 
 void copy(Context& ctx, const Tensor& y, const Tensor& x) {
   CHECK(is_activation(x) && is_activation(y), "copy: {} to {}", name_of(x.dtype()), name_of(y.dtype()));
   check_shape("copy", "y", y, x.shape());
-  ctx.backend.run(op::Copy{y, x});
+  run(ctx, op::Copy{y, x});
 }
 
 void add_(Context& ctx, const Tensor& x, const Tensor& y) {
   CHECK(is_activation(x) && is_activation(y) && x.contiguous() && y.contiguous(), "add_: needs contiguous f32 or bf16");
   check_shape("add_", "y", y, x.shape());
-  ctx.backend.run(op::Add{x, y});
+  run(ctx, op::Add{x, y});
 }
 
 Tensor apply(Context& ctx, const Normed& x) {
@@ -45,7 +45,7 @@ void rms_norm(Context& ctx, const Tensor& y, const Tensor& x, const Norm& norm) 
   check_shape("rms_norm", "y", y, x.shape());
   check_shape("rms_norm", "gain", norm.gain, {x.dim(1)});
   CHECK(norm.gain.dtype() == DType::f32, "rms_norm: gain is {}, expected f32", name_of(norm.gain.dtype()));
-  ctx.backend.run(op::RmsNorm{y, x, norm});
+  run(ctx, op::RmsNorm{y, x, norm});
 }
 
 Tensor silu_mul(Context& ctx, const Tensor& a, const Tensor& b) {
@@ -53,7 +53,7 @@ Tensor silu_mul(Context& ctx, const Tensor& a, const Tensor& b) {
   check_activation("silu_mul", "b", b, 2);
   check_shape("silu_mul", "b", b, a.shape());
   Tensor y = ctx.arena.empty(a.shape(), ctx.options.compute);
-  ctx.backend.run(op::SiluMul{y, a, b});
+  run(ctx, op::SiluMul{y, a, b});
   return y;
 }
 

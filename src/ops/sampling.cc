@@ -11,8 +11,8 @@ Tensor sample(Context& ctx, const Tensor& logits, const SampleArgs& args) {
   CHECK(args.rows.dtype() == DType::u8, "sample: rows are {}", name_of(args.rows.dtype()));
   check_shape("sample", "rows", args.rows, {logits.dim(0), sizeof(RowSampling)});
   Tensor ids = ctx.arena.empty(n, DType::i32);
-  ctx.backend.run(op::Sample{ids, logits, args});
-  ctx.backend.run(op::MarkNotFinite{ids, logits});
+  run(ctx, op::Sample{ids, logits, args});
+  run(ctx, op::MarkNotFinite{ids, logits});
   return ids;
 }
 

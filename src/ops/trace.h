@@ -17,9 +17,9 @@ class TraceBackend final : public Backend {
   using Hook = std::function<void(const std::string& op, const Tensor& output)>;
 
   explicit TraceBackend(Backend* inner = nullptr, Hook hook = {})
-      : inner_(inner), formats_(inner), hook_(std::move(hook)) {}
-  // Computes nothing, and takes the formats of weights that `other` takes.
-  explicit TraceBackend(const Backend* other) : formats_(other) {}
+      : inner_(inner), like_(inner), hook_(std::move(hook)) {}
+  // Computes nothing, but takes the formats of weights, the optional operations and the scratch that `other` takes.
+  explicit TraceBackend(const Backend* other) : like_(other) {}
 
   // Between begin_pass and end_pass only enqueuing is allowed.
   void begin_pass();
@@ -37,18 +37,26 @@ class TraceBackend final : public Backend {
   bool draws_ahead() const override { return inner_ != nullptr && inner_->draws_ahead(); }
   std::unique_ptr<Graph> capture(const std::function<void()>& pass) override;
   bool supports(const Format& format) const override {
-    return formats_ != nullptr ? formats_->supports(format) : Backend::supports(format);
+    return like_ != nullptr ? like_->supports(format) : Backend::supports(format);
   }
   bool dequantizes(const Format& format) const override {
-    return formats_ != nullptr ? formats_->dequantizes(format) : Backend::dequantizes(format);
+    return like_ != nullptr ? like_->dequantizes(format) : Backend::dequantizes(format);
   }
 
-#define FATHOM_TRACE(Op) \
-  void run(const op::Op& op) override { traced(op); }
+  void lend(const Tensor& scratch) override {
+    if (inner_ != nullptr) inner_->lend(scratch);
+  }
+
+#define FATHOM_TRACE(Op)                              \
+  void run(const op::Op& op) override { traced(op); } \
+  i64 scratch_bytes(const op::Op& op) const override { return like_ != nullptr ? like_->scratch_bytes(op) : 0; }
   FATHOM_OPERATIONS(FATHOM_TRACE)
 #undef FATHOM_TRACE
-#define FATHOM_TRACE(Op) \
-  bool try_run(const op::Op& op) override { return tried(op); }
+#define FATHOM_TRACE(Op)                                                       \
+  void run(const op::Op& op) override { traced(op); }                          \
+  std::optional<i64> scratch_bytes(const op::Op& op) const override {          \
+    return like_ != nullptr ? like_->scratch_bytes(op) : std::optional<i64>(); \
+  }
   FATHOM_FUSED_OPERATIONS(FATHOM_TRACE)
 #undef FATHOM_TRACE
 
@@ -58,14 +66,6 @@ class TraceBackend final : public Backend {
     const Tensor output = note(op);
     if (inner_ != nullptr) inner_->run(op);
     if (hook_) hook_(Op::kName, output);
-  }
-  // Logged and shown only when the inner backend did it.
-  template <typename Op>
-  bool tried(const Op& op) {
-    if (inner_ == nullptr || !inner_->try_run(op)) return false;
-    const Tensor output = note(op);
-    if (hook_) hook_(Op::kName, output);
-    return true;
   }
   // Logs an operation; its output.
   template <typename Op>
@@ -79,7 +79,7 @@ class TraceBackend final : public Backend {
   void forbid(const char* what) const;
 
   Backend* inner_ = nullptr;
-  const Backend* formats_ = nullptr;  // whose they are; null: those that every backend has
+  const Backend* like_ = nullptr;  // whose choices are taken; null: what every backend has
   Hook hook_;
   bool in_pass_ = false;
   i64 calls_ = 0;

@@ -197,8 +197,8 @@ class FusedExperts : public Fused {
     gpu_->run(op::Copy{again.device, h.device});
     const ExpertsLayer layer = experts.layer(route, biased);
     const Norm norm = experts.norm();
-    ASSERT_TRUE(gpu_->try_run(op::ExpertsAdd{h.device, norm, layer, mode}));
-    gpu_->capture([&] { gpu_->try_run(op::ExpertsAdd{again.device, norm, layer, mode}); })->replay();
+    ASSERT_TRUE(gpu_->try_run(op::Experts{h.device, h.device, norm, layer, true, mode}));
+    gpu_->capture([&] { gpu_->try_run(op::Experts{again.device, again.device, norm, layer, true, mode}); })->replay();
     EXPECT_EQ(numbers(h.device), numbers(again.device)) << "a recorded pass gives other bits";
     const ArenaScope scope(arena_);
     Context ctx = context(false, mode);
@@ -207,6 +207,31 @@ class FusedExperts : public Fused {
     expect_near(h.device, g.device, mode == GemmMode::fp8 ? 6 * kBound : 3 * kBound);
   }
 };
+
+// A rank's part: some of the experts, and a sum that is not added to anything.
+TEST_F(FusedExperts, SomeOfTheExperts) {
+  for (const Format* format : {&kBf16, &kFp8Block128})
+    for (const i64 t : {1, 5, 20, 130}) {
+      SCOPED_TRACE(fmt::format("{} tokens {}", t, format->name()));
+      const Experts experts(*gpu_, random_, *format, {320, 144, 35, 272});
+      ExpertsLayer layer = experts.layer({6, 1, 1, true, true, 2.5f}, true);
+      layer.first = 11;
+      for (Weight* w : {&layer.experts.w1, &layer.experts.w2, &layer.experts.w3}) {
+        w->data = w->data.narrow(0, 11, 13);
+        if (w->scale.defined()) w->scale = w->scale.narrow(0, 11, 13);
+      }
+      Twin h(*gpu_, {t, 320}, DType::f32), y(*gpu_, {t, 320}, DType::f32), z(*gpu_, {t, 320}, DType::f32);
+      h.normal(random_), y.normal(random_), z.fill([](i64) { return 0; });
+      h.fill([&](i64 i) {
+        return i % 320 < 35 ? static_cast<double>((i % 320 * 13 + i / 320 * 7) % 35) / 8 - 2 : get(h.host, i);
+      });
+      ASSERT_TRUE(gpu_->try_run(op::Experts{y.device, h.device, experts.norm(), layer, false, GemmMode::bf16}));
+      const ArenaScope scope(arena_);
+      Context ctx = context(false);
+      ops::experts_add_norm(ctx, z.device, {h.device, experts.norm()}, layer, {});
+      expect_near(y.device, z.device, 3 * kBound);
+    }
+}
 
 TEST_F(FusedExperts, AllFormatsAndTokens) {
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <map>
 #include <thread>
 
+#include "backends/cpu/cpu_backend.h"
 #include "base/hash.h"
 #include "checkpoint/safetensors.h"
 #include "ops/trace.h"
@@ -153,6 +156,68 @@ TEST(Capture, PassesOnlyEnqueueAtFixedAddresses) {
   EXPECT_THROW(trace.allocate(16), Error);
   EXPECT_THROW(trace.synchronize(), Error);
   trace.end_pass();
+}
+
+// A second rank costs the collectives and nothing else: one after attention and one after the experts of each layer,
+// one for the embedding, and the gathering of logits. The other operations are those of one rank, optional ones too.
+TEST(Parallel, RanksCostCollectivesOnly) {
+  class TakesAll final : public CpuBackend {  // as a GPU's decode step does
+   public:
+    using Bytes = std::optional<i64>;
+    TakesAll() : CpuBackend(1) {}
+    Bytes scratch_bytes(const op::NormLinear&) const override { return 0; }
+    Bytes scratch_bytes(const op::LinearAdd&) const override { return 0; }
+    Bytes scratch_bytes(const op::LatentAttention&) const override { return 0; }
+    Bytes scratch_bytes(const op::GroupedSwiGlu&) const override { return 0; }
+    Bytes scratch_bytes(const op::Experts&) const override { return 0; }
+  } all;
+  class Absent final : public Communicator {
+   public:
+    explicit Absent(int size) : size_(size) {}
+    int rank() const override { return 0; }
+    int size() const override { return size_; }
+    void exchange(std::span<const std::byte>, std::span<std::byte>) override {}
+    void broadcast(std::vector<std::byte>&) override {}
+    void abort() override {}
+
+   private:
+    int size_;
+  };
+  for (const char* name : {"v2lite-bf16", "v3-fp8"}) {
+    const Golden golden(name);
+    std::map<int, std::map<std::string, i64>> calls;
+    for (const int ranks : {1, 2}) {
+      Absent comm(ranks);
+      WeightStore store(0, ranks);
+      const Transformer model(Params(store, golden.args, {}));
+      TraceBackend trace(static_cast<const Backend*>(&all));
+      const LatentCache cache(trace, golden.args, golden.args.n_layers, 8, 16, DType::bf16);
+      Arena arena, inputs;
+      Context ctx{trace, arena, comm, {}};
+      const auto integers = [&](const Shape& shape) { return inputs.empty(shape, DType::i32); };
+      const Sequences one{
+          integers({1}), integers({1}), integers({2}), integers({1}), integers({2}), integers({1, 8}), 0, 16, 16};
+      trace.begin_pass();
+      model(ctx, {.ids = integers({1}), .logit_rows = integers({1}), .runs = {one}}, cache);
+      for (const std::string& line : trace.end_pass()) ++calls[ranks][line.substr(0, line.find(' '))];
+    }
+    const i64 layers = golden.args.n_layers;
+    std::map<std::string, i64> expected = calls[1];
+    EXPECT_GT(expected["linear_add_"], 0);
+    expected["linear"] += expected["linear_add_"];  // the same product, not added where it is made
+    expected.erase("linear_add_");
+    expected["add_reduced_"] = 2 * layers;
+    expected["all_reduce"] = 1;
+    expected["all_gather"] = 1;
+    expected["copy"] += 2;  // the ranks' logits side by side
+    EXPECT_EQ(calls[2], expected) << name;
+    i64 sums[3] = {};
+    for (const int ranks : {1, 2})
+      for (const auto& [op, count] : calls[ranks]) sums[ranks] += count;
+    std::printf("%s: %.1f operations a layer at one rank, %.1f at two\n", name,
+                static_cast<double>(sums[1]) / static_cast<double>(layers),
+                static_cast<double>(sums[2]) / static_cast<double>(layers));
+  }
 }
 
 // The manifest's slices are the reference converter's: names, types, shapes and bytes of every rank's file.

@@ -1,10 +1,13 @@
 // What operations refuse before a backend sees it, the types of what they give, and what optional ones mean.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "backends/cpu/cpu_backend.h"
 #include "ops/context.h"
 #include "ops/trace.h"
 #include "support/host_tensor.h"
+#include "support/reference.h"
 
 namespace fathom::test {
 namespace {
@@ -113,6 +116,71 @@ TEST(AttentionRuns, BySequence) {
   EXPECT_EQ(runs({64, 64, 64, 64}, {most - 64, 64, 64, 3 * most}, 64),
             (Shapes{{0, 2, 0, 128, most, true}, {2, 1, 128, 64, 64, true}, {3, 1, 192, 64, 3 * most, true}}));
   EXPECT_EQ(runs({}, {}, 64), Shapes{});
+}
+
+// Three ranks as threads: sums in the order of the ranks, so that all of them have the same bits.
+TEST(Collectives, SumsAndPartsOfAllRanks) {
+  constexpr int kRanks = 3;
+  constexpr i64 kRows = 700, kWidth = 601;  // several pieces of an exchange
+  for (const DType type : {DType::f32, DType::bf16}) {
+    std::vector<HostTensor> x, h, y;
+    Random random(5);
+    for (int r = 0; r < kRanks; ++r) {
+      x.emplace_back(Shape{kRows, kWidth}, type);
+      h.emplace_back(Shape{kRows, kWidth}, DType::f32);
+      y.emplace_back(Shape{kRanks, kRows, kWidth}, type);
+      x.back().normal(random), h.back().fill([](i64 i) { return static_cast<double>(i % 7); });
+    }
+    std::vector<double> sum(at(kRows * kWidth));
+    for (i64 i = 0; i < kRows * kWidth; ++i) {
+      float all = 0;
+      for (const HostTensor& part : x) all += static_cast<float>(get(*part, i));
+      sum[at(i)] = static_cast<double>(all);
+    }
+    const std::vector<double> last = values(*x[2]);
+    const auto comms = make_thread_communicators(kRanks);
+    std::vector<std::thread> threads;
+    for (std::size_t r = 0; r < kRanks; ++r)
+      threads.emplace_back([&, r] {
+        CpuBackend cpu(1);
+        cpu.run(op::AllGather{*y[r], *x[r], *comms[r]});
+        cpu.run(op::AddReduced{*h[r], *x[r], *comms[r]});
+        cpu.run(op::AllReduce{*x[r], *comms[r]});
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(values((*y[r])[2]), last);
+      for (i64 i = 0; i < kRows * kWidth; ++i) {
+        const auto added = static_cast<float>(i % 7) + static_cast<float>(sum[at(i)]);
+        ASSERT_EQ(get(*h[r], i), static_cast<double>(added));
+        const auto rounded =
+            type == DType::f32 ? sum[at(i)] : bf16_to_float(float_to_bf16(static_cast<float>(sum[at(i)])));
+        ASSERT_EQ(get(*x[r], i), static_cast<double>(rounded));
+      }
+    }
+  }
+}
+
+// What an operation lends is the arena's, so that a measured pass counts it; nothing stays lent.
+TEST(Scratch, ComesFromTheArena) {
+  class Greedy final : public CpuBackend {
+   public:
+    Greedy() : CpuBackend(1) {}
+    i64 scratch_bytes(const op::Add&) const override { return 1000; }
+    void lend(const Tensor& scratch) override { lent.push_back(scratch.defined() ? scratch.bytes() : 0); }
+    std::vector<i64> lent;
+  } greedy;
+  SingleCommunicator alone;
+  const HostTensor x({2, 4}, DType::f32);
+  Arena measure, arena(host_storage(1024));
+  TraceBackend nothing(static_cast<const Backend*>(&greedy));
+  Context dry{nothing, measure, alone, {}}, ctx{greedy, arena, alone, {}};
+  ops::add_(dry, *x, *x);
+  EXPECT_GE(measure.peak(), 1000u);
+  EXPECT_EQ(measure.used(), 0u);
+  ops::add_(ctx, *x, *x);
+  EXPECT_EQ(greedy.lent, (std::vector<i64>{1000, 0}));
+  EXPECT_EQ(arena.used(), 0u);
 }
 
 // An optional operation is logged where the inner backend did it, and only there.

@@ -16,8 +16,8 @@ std::span<const std::byte> bytes_of(const Tensor& x, i64 begin, i64 end) {
 
 }  // namespace
 
-void CpuBackend::run(const op::AllReduce& op) {
-  const auto& [x, comm] = op;
+void CpuBackend::sum_over_ranks(const Tensor& x, Communicator& comm,
+                                const std::function<void(i64 first, const float* sum, i64 n)>& take) {
   const i64 ranks = comm.size(), size = size_of(x.dtype()), piece = std::min(x.bytes(), kPieceBytes);
   const Element type = element_of(x.dtype());
   std::vector<std::byte> all(static_cast<std::size_t>(piece * ranks));
@@ -30,8 +30,21 @@ void CpuBackend::run(const op::AllReduce& op) {
       kernels_.widen(part.data(), all.data() + r * bytes, type, n);
       kernels_.add(sum.data(), part.data(), n);
     }
-    kernels_.narrow(static_cast<std::byte*>(x.data()) + begin, type, sum.data(), n);
+    take(begin / size, sum.data(), n);
   }
+}
+
+void CpuBackend::run(const op::AllReduce& op) {
+  auto* x = static_cast<std::byte*>(op.x.data());
+  const Element type = element_of(op.x.dtype());
+  sum_over_ranks(op.x, op.comm, [&](i64 first, const float* sum, i64 n) {
+    kernels_.narrow(x + first * size_of(op.x.dtype()), type, sum, n);
+  });
+}
+
+void CpuBackend::run(const op::AddReduced& op) {
+  sum_over_ranks(op.y, op.comm,
+                 [&](i64 first, const float* sum, i64 n) { kernels_.add(op.h.as<float>() + first, sum, n); });
 }
 
 void CpuBackend::run(const op::AllGather& op) {

@@ -28,8 +28,8 @@ class CpuBackend : public Backend {
   void synchronize() override {}
 
   FATHOM_OVERRIDE_OPERATIONS
-  using Backend::try_run;
-  bool try_run(const op::Advance& op) override;
+  void run(const op::Advance& op) override;
+  std::optional<i64> scratch_bytes(const op::Advance&) const override { return 0; }
 
  private:
   using Body = std::function<void(i64 begin, i64 end, int worker)>;
@@ -53,6 +53,10 @@ class CpuBackend : public Backend {
   void multiply_round(const Tensor& y, const Tensor& x, std::span<const Part> parts, bool quantised);
   // Rows [first, first + count) as padded float32 rows, quantised for the format if there is one.
   const float* pack_rows(const Rows& in, i64 first, i64 count, const Format* quantise_for);
+
+  // The sum of all ranks' x, piece by piece in order: entries first .. first + n.
+  void sum_over_ranks(const Tensor& x, Communicator& comm,
+                      const std::function<void(i64 first, const float* sum, i64 n)>& take);
 
   // Attention of all tokens of a batch; `heads_together` heads share their keys.
   void attend(const Tensor& o, const Sequences& sequences, i64 heads_together, const AttendForm& form);

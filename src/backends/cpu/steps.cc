@@ -18,7 +18,7 @@ void CpuBackend::run(const op::MarkNotFinite& op) {
   });
 }
 
-bool CpuBackend::try_run(const op::Advance& op) {
+void CpuBackend::run(const op::Advance& op) {
   const auto& [batch, drawn, sampling, log, block_size] = op;
   const Sequences& sequences = batch.runs.front();
   const i64 count = batch.tokens(), width = sequences.block_tables.dim(1);
@@ -39,7 +39,6 @@ bool CpuBackend::try_run(const op::Advance& op) {
     slot = block < width ? static_cast<std::int32_t>(table[block] * block_size + position % block_size) : -1;
   }
   if (room) rows[0] = row + 1;
-  return true;
 }
 
 }  // namespace fathom

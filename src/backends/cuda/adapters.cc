@@ -40,13 +40,29 @@ void CudaBackend::run(const op::GatherLatent& op) {
   cuda::gather_latent(stream(), array_of(op.y), cache_of(op.cache), sequences_of(op.sequences));
 }
 
+namespace {
+
+// Whether the kernel of tensor cores attends.
+bool fits(const op::AttendLatent& op) {
+  return op.q_c.dim(0) > 0 && op.q_c.dim(0) < 65536 && latent_fits(op.q_c, op.cache) &&
+         op.q_pe.dtype() == DType::bf16 && op.o.dtype() == DType::bf16 && aligned_rows(op.q_c) &&
+         op.q_c.stride(1) % 8 == 0;
+}
+
+}  // namespace
+
+i64 CudaBackend::scratch_bytes(const op::AttendLatent& op) const {
+  if (!fits(op)) return 0;
+  const i64 heads = op.q_c.dim(1), splits = latent_of(gpu_, op.sequences, op.cache, heads, op.scale).splits;
+  return splits > 1 ? op.q_c.dim(0) * heads * splits * (op.cache.kv_lora_rank + 1) * 4 : 0;
+}
+
 void CudaBackend::run(const op::AttendLatent& op) {
   const auto& [o, q_c, q_pe, cache, sequences, scale] = op;
-  if (q_c.dim(0) > 0 && q_c.dim(0) < 65536 && latent_fits(q_c, cache) && q_pe.dtype() == DType::bf16 &&
-      o.dtype() == DType::bf16 && aligned_rows(q_c) && q_c.stride(1) % 8 == 0) {
+  if (fits(op)) {
     const i64 heads = q_c.dim(1), rows = q_c.dim(0) * heads, c = cache.kv_lora_rank;
     cuda::MlaArgs p = latent_of(gpu_, sequences, cache, heads, scale);
-    if (p.splits > 1) p.parts = static_cast<float*>(workspace(static_cast<std::size_t>(rows * p.splits * (c + 1) * 4)));
+    p.parts = static_cast<float*>(workspace(scratch_bytes(op)));
     if (p.splits > 1) p.sums = p.parts + rows * p.splits * c;
     p.q_c = q_c.data(), p.q_c_stride = q_c.stride(0), p.q_c_head = q_c.stride(1);
     p.q_pe = q_pe.data(), p.q_pe_stride = q_pe.stride(0), p.q_pe_head = q_pe.stride(1);
@@ -109,6 +125,8 @@ void CudaBackend::run(const op::Sample& op) {
 void CudaBackend::run(const op::MarkNotFinite& op) { cuda::mark_not_finite(stream(), sampling_of(op.ids, op.logits)); }
 
 void CudaBackend::run(const op::AllReduce&) { fail("{}: ranks on GPUs are not built yet", name()); }
+
+void CudaBackend::run(const op::AddReduced&) { fail("{}: ranks on GPUs are not built yet", name()); }
 
 void CudaBackend::run(const op::AllGather&) { fail("{}: ranks on GPUs are not built yet", name()); }
 

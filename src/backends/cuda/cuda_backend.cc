@@ -194,10 +194,16 @@ std::int32_t* CudaBackend::counter() {
   return static_cast<std::int32_t*>(counter_.data());
 }
 
-void* CudaBackend::workspace(std::size_t bytes) {
-  if (workspaces_.empty() || workspaces_.back().bytes() < bytes) {
+void* CudaBackend::workspace(i64 bytes) {
+  if (bytes == 0) return nullptr;
+  if (lent_.defined()) {
+    CHECK(bytes <= lent_.bytes(), "an operation takes {} bytes of scratch, {} were lent", bytes, lent_.bytes());
+    return lent_.data();
+  }
+  const auto wanted = static_cast<std::size_t>(bytes);
+  if (workspaces_.empty() || workspaces_.back().bytes() < wanted) {
     CHECK(!capturing_, "a pass that is being recorded needs {} bytes of scratch; it must have run once before", bytes);
-    workspaces_.push_back(allocate(std::max<std::size_t>(bytes + bytes / 2, 1u << 20)));
+    workspaces_.push_back(allocate(std::max<std::size_t>(wanted + wanted / 2, 1u << 20)));
   }
   return workspaces_.back().data();
 }

@@ -43,25 +43,32 @@ class CudaBackend final : public Backend {
   FATHOM_OVERRIDE_OPERATIONS
   FATHOM_OVERRIDE_FUSED_OPERATIONS
 
+  i64 scratch_bytes(const op::Linear& op) const override;
+  i64 scratch_bytes(const op::GroupedLinear& op) const override;
+  i64 scratch_bytes(const op::AttendLatent& op) const override;
+  void lend(const Tensor& scratch) override { lent_ = scratch; }
+
   bool has_hopper_kernels() const { return gpu_.sm90a; }
 
  private:
   // The stream, with this thread's device set.
   cudaStream_t stream() const;
-  // Enqueues a product; false where no kernel supports it.
-  bool product(const cuda::Product& p);
-  void carve_experts(cuda::MoeArgs& p, bool merged);
+  // A product's kernel, and the bytes of its scratch; nothing where no kernel supports it.
+  std::optional<i64> product_scratch(const cuda::Product& p) const;
+  void product(const cuda::Product& p, void* scratch = nullptr);
   void run_experts(cuda::MoeArgs& p, bool fp8);
   // A zero in device memory for kernels that count their blocks; they leave a zero.
   std::int32_t* counter();
-  // Scratch that lives until the next call; grows outside of captures only, and never moves under a recorded graph.
-  void* workspace(std::size_t bytes);
+  // Scratch that lives until the next call: what was lent, or the backend's own, which grows outside of captures only
+  // and never moves under a recorded graph.
+  void* workspace(i64 bytes);
 
   int index_;
   cudaStream_t stream_ = nullptr;
   cuda::Device gpu_;
   std::string description_;
   bool capturing_ = false;
+  Tensor lent_;
   std::vector<Storage> workspaces_;  // the last is in use; older ones belong to recorded graphs
   Storage counter_;
   void* staging_ = nullptr;  // pinned: small uploads pass through it without waiting

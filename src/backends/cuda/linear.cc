@@ -29,14 +29,20 @@ cuda::Product product_of(const Tensor& y, const Tensor& x, const Weight& w, Gemm
 
 }  // namespace
 
-bool CudaBackend::product(const cuda::Product& p) {
-  if (p.rows == 0) return true;
+std::optional<i64> CudaBackend::product_scratch(const cuda::Product& p) const {
+  if (p.rows == 0) return 0;
   const cuda::ProductShape shape = cuda::shape_of(p);
   const cuda::Choice choice = cuda::choose(shape, gpu_);
-  if (choice.kernel == nullptr) return false;
-  const i64 bytes = cuda::scratch_bytes(shape, choice.plan);
-  cuda::run(stream(), gpu_, p, choice, bytes > 0 ? workspace(static_cast<std::size_t>(bytes)) : nullptr);
-  return true;
+  return choice.kernel != nullptr ? cuda::scratch_bytes(shape, choice.plan) : std::optional<i64>();
+}
+
+void CudaBackend::product(const cuda::Product& p, void* scratch) {
+  if (p.rows == 0) return;
+  const cuda::ProductShape shape = cuda::shape_of(p);
+  const cuda::Choice choice = cuda::choose(shape, gpu_);
+  CHECK(choice.kernel != nullptr && (scratch != nullptr || cuda::scratch_bytes(shape, choice.plan) == 0),
+        "a product of {} rows of {} has no kernel or no scratch", p.rows, p.part[0].w.in);
+  cuda::run(stream(), gpu_, p, choice, scratch);
 }
 
 std::string CudaBackend::explain(const ProductCase& product) const {
@@ -56,13 +62,45 @@ std::string CudaBackend::explain(const ProductCase& product) const {
   return cuda::describe(cuda::choose(shape, gpu_));
 }
 
-void CudaBackend::run(const op::Linear& op) { product(product_of(op.y, op.x, op.w, op.mode)); }
+namespace {
 
-void CudaBackend::run(const op::GroupedLinear& op) {
+cuda::Product product_of(const op::Linear& op) { return product_of(op.y, op.x, op.w, op.mode); }
+
+cuda::Product product_of(const op::GroupedLinear& op) {
   cuda::Product p = product_of(op.y, op.x, op.w, op.mode);
   p.offsets = op.offsets.as<std::int32_t>();
-  product(p);
+  return p;
 }
+
+cuda::Product product_of(const op::NormLinear& op) {
+  cuda::Product p = product_of(op.ys, op.x.x, op.ws, op.mode);
+  p.gain = op.x.norm.gain.as<float>();
+  p.eps = op.x.norm.eps;
+  return p;
+}
+
+cuda::Product product_of(const op::LinearAdd& op) {
+  cuda::Product p = product_of(op.h, op.x, op.w, op.mode);
+  p.add = true;
+  return p;
+}
+
+// Gate and up with the same rows; up goes to `other`.
+cuda::Product product_of(const op::GroupedSwiGlu& op, const Tensor& other) {
+  cuda::Product p = product_of(std::array{op.y, other}, op.x, std::array{op.w1, op.w3}, op.mode);
+  p.offsets = op.offsets.as<std::int32_t>();
+  return p;
+}
+i64 bytes_of_up(const op::GroupedSwiGlu& op) { return aligned(op.y.numel() * 2); }
+
+}  // namespace
+
+i64 CudaBackend::scratch_bytes(const op::Linear& op) const { return product_scratch(product_of(op)).value_or(0); }
+i64 CudaBackend::scratch_bytes(const op::GroupedLinear& op) const {
+  return product_scratch(product_of(op)).value_or(0);
+}
+void CudaBackend::run(const op::Linear& op) { product(product_of(op), workspace(scratch_bytes(op))); }
+void CudaBackend::run(const op::GroupedLinear& op) { product(product_of(op), workspace(scratch_bytes(op))); }
 
 void CudaBackend::run(const op::HeadMatmul& op) {
   const auto& [y, x, w, transposed] = op;
@@ -77,37 +115,27 @@ void CudaBackend::run(const op::HeadMatmul& op) {
   product(p);
 }
 
-bool CudaBackend::try_run(const op::NormLinear& op) {
+std::optional<i64> CudaBackend::scratch_bytes(const op::NormLinear& op) const {
   for (const Weight& w : op.ws)
-    if (op.ws.size() > cuda::kMostParts || w.format != op.ws[0].format) return false;
-  cuda::Product p = product_of(op.ys, op.x.x, op.ws, op.mode);
-  p.gain = op.x.norm.gain.as<float>();
-  p.eps = op.x.norm.eps;
-  return product(p);
+    if (op.ws.size() > cuda::kMostParts || w.format != op.ws[0].format) return std::nullopt;
+  return product_scratch(product_of(op));
 }
+void CudaBackend::run(const op::NormLinear& op) { product(product_of(op), workspace(*scratch_bytes(op))); }
 
-bool CudaBackend::try_run(const op::LinearAdd& op) {
-  cuda::Product p = product_of(op.h, op.x, op.w, op.mode);
-  p.add = true;
-  return product(p);
+std::optional<i64> CudaBackend::scratch_bytes(const op::LinearAdd& op) const { return product_scratch(product_of(op)); }
+void CudaBackend::run(const op::LinearAdd& op) { product(product_of(op), workspace(*scratch_bytes(op))); }
+
+std::optional<i64> CudaBackend::scratch_bytes(const op::GroupedSwiGlu& op) const {
+  if (op.w1.format != op.w3.format || op.y.dtype() != DType::bf16) return std::nullopt;
+  const std::optional<i64> bytes = product_scratch(product_of(op, op.y));
+  return bytes ? *bytes + bytes_of_up(op) : bytes;
 }
-
-bool CudaBackend::try_run(const op::GroupedSwiGlu& op) {
-  const auto& [y, x, w1, w3, offsets, mode] = op;
-  if (w1.format != w3.format || y.dtype() != DType::bf16) return false;
-  if (x.dim(0) == 0) return true;
-  Tensor other(nullptr, DType::bf16, y.shape(), device());
-  cuda::Product p = product_of(std::array{y, other}, x, std::array{w1, w3}, mode);
-  p.offsets = offsets.as<std::int32_t>();
-  const cuda::ProductShape shape = cuda::shape_of(p);
-  const cuda::Choice choice = cuda::choose(shape, gpu_);
-  const i64 bytes = aligned(y.numel() * 2) + cuda::scratch_bytes(shape, choice.plan);
-  auto* scratch = static_cast<std::byte*>(workspace(static_cast<std::size_t>(bytes)));
-  p.part[1].y = scratch;
-  cuda::run(stream(), gpu_, p, choice, scratch + aligned(y.numel() * 2));
-  other = Tensor(scratch, DType::bf16, y.shape(), device());
-  run(op::SiluMul{y, y, other});
-  return true;
+void CudaBackend::run(const op::GroupedSwiGlu& op) {
+  if (op.x.dim(0) == 0) return;
+  auto* scratch = static_cast<std::byte*>(workspace(*scratch_bytes(op)));
+  const Tensor other(scratch, DType::bf16, op.y.shape(), device());
+  product(product_of(op, other), scratch + bytes_of_up(op));
+  run(op::SiluMul{op.y, op.y, other});
 }
 
 }  // namespace fathom
