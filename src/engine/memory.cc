@@ -60,7 +60,7 @@ MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, c
 i64 fitting_blocks(const MemoryNeed& need, const Limits& limits, const std::optional<DeviceMemory>& memory) {
   const i64 wanted = limits.wanted_blocks();
   if (!memory) return wanted;
-  // Kernels keep scratch of their own, and memory is given out in pieces.
+  // Memory is given out in pieces, and the driver keeps some for code.
   const i64 reserve = (i64{1} << 28) + memory->total / 100;
   const i64 room = (memory->free - need.weights - need.scratch - reserve) / need.block;
   const i64 least = limits.blocks > 0 ? wanted : limits.blocks_of(limits.max_seq_len);
