@@ -64,7 +64,7 @@ RECIPES = {
         ("src/ops/rows.h", BEFORE, "// y [N, d] = norm of x [N, d]; both strided rows, act.",
          "// x += y + z; same shape, act.\nstruct AddBoth {\n  Tensor x, y, z;\n"
          '  static constexpr const char* kName = "add_both_";\n'
-         "  template <typename F>\n  void each(F&& f) {\n    f(x), f(y), f(z);\n  }\n};\n"),
+         "  void each(auto&& f) { f(x), f(y), f(z); }\n};\n"),
         ("src/ops/rows.h", AFTER, "void add_(Context& ctx, const Tensor& x, const Tensor& y);",
          "void add_both_(Context& ctx, const Tensor& x, const Tensor& y, const Tensor& z);"),
         ("src/ops/rows.cc", BEFORE, "Tensor apply(Context& ctx, const Normed& x) {",

@@ -38,10 +38,7 @@ struct Sequences {
 
   i64 tokens() const { return positions.dim(0); }
   i64 sequences() const { return context_lens.dim(0); }
-  template <typename F>
-  void each(F&& f) {
-    f(positions), f(slots), f(seq_starts), f(context_lens), f(context_starts), f(block_tables);
-  }
+  void each(auto&& f) { f(positions), f(slots), f(seq_starts), f(context_lens), f(context_starts), f(block_tables); }
 };
 
 // What attention over the latent cache needs besides queries, keys and sequences. Either wkv_b is given, or its two
@@ -62,10 +59,7 @@ namespace op {
 struct Rope {
   Tensor x, freqs, positions;
   static constexpr const char* kName = "rope_";
-  template <typename F>
-  void each(F&& f) {
-    f(x), f(freqs), f(positions);
-  }
+  void each(auto&& f) { f(x), f(freqs), f(positions); }
 };
 
 // Writes kv [T, kv_lora_rank] and k_pe [T, rope] (both strided, act) into the cache rows slots [T].
@@ -73,10 +67,7 @@ struct StoreLatent {
   CacheLayer cache;
   Tensor kv, k_pe, slots;
   static constexpr const char* kName = "store_latent";
-  template <typename F>
-  void each(F&& f) {
-    f(cache.latent), f(kv), f(k_pe), f(slots);
-  }
+  void each(auto&& f) { f(cache.latent), f(kv), f(k_pe), f(slots); }
 };
 
 // o [T, H, c] = softmax(scale * (q_c . latent + q_pe . key)) latent over the token's sequence up to its own position.
@@ -87,10 +78,7 @@ struct AttendLatent {
   Sequences sequences;
   float scale = 1;
   static constexpr const char* kName = "attend_latent";
-  template <typename F>
-  void each(F&& f) {
-    f(o), f(q_c), f(q_pe), f(cache.latent), sequences.each(f);
-  }
+  void each(auto&& f) { f(o), f(q_c), f(q_pe), f(cache.latent), sequences.each(f); }
 };
 
 // y [total_context, width] = the cached rows of all sequences, one after another.
@@ -99,10 +87,7 @@ struct GatherLatent {
   CacheLayer cache;
   Sequences sequences;
   static constexpr const char* kName = "gather_latent";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(cache.latent), sequences.each(f);
-  }
+  void each(auto&& f) { f(y), f(cache.latent), sequences.each(f); }
 };
 
 // o [T, H, v] = softmax(scale * q . k) v. q [T, H, nope + rope]; kv [total_context, H, nope + v] holds each head's
@@ -112,10 +97,7 @@ struct AttendExpanded {
   Sequences sequences;
   float scale = 1;
   static constexpr const char* kName = "attend_expanded";
-  template <typename F>
-  void each(F&& f) {
-    f(o), f(q), f(kv), f(k_pe), sequences.each(f);
-  }
+  void each(auto&& f) { f(o), f(q), f(kv), f(k_pe), sequences.each(f); }
 };
 
 // Optional: absorbed attention o [T, H, v] of q [T, H, nope + rope], not rotated, over the cache after the new tokens'
@@ -126,10 +108,7 @@ struct LatentAttention {
   CacheLayer cache;
   const Sequences& sequences;
   static constexpr const char* kName = "latent_attention";
-  template <typename F>
-  void each(F&& f) const {
-    f(o), f(q), f(kv_pe), f(cache.latent);
-  }
+  void each(auto&& f) const { f(o), f(q), f(kv_pe), f(cache.latent); }
 };
 
 }  // namespace op

@@ -13,10 +13,7 @@ struct AllReduce {
   Tensor x;
   Communicator& comm;
   static constexpr const char* kName = "all_reduce";
-  template <typename F>
-  void each(F&& f) {
-    f(x);
-  }
+  void each(auto&& f) { f(x); }
 };
 
 // h += the sum of all ranks' y, in the order of the ranks in float32. Contiguous, h float32, y act; y may be changed.
@@ -24,10 +21,7 @@ struct AddReduced {
   Tensor h, y;
   Communicator& comm;
   static constexpr const char* kName = "add_reduced_";
-  template <typename F>
-  void each(F&& f) {
-    f(h), f(y);
-  }
+  void each(auto&& f) { f(h), f(y); }
 };
 
 // y [size, ...] becomes every rank's x [...], in the order of the ranks. Contiguous.
@@ -35,10 +29,7 @@ struct AllGather {
   Tensor y, x;
   Communicator& comm;
   static constexpr const char* kName = "all_gather";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x);
-  }
+  void each(auto&& f) { f(y), f(x); }
 };
 
 }  // namespace op

@@ -54,10 +54,7 @@ struct Route {
   Tensor weights, indices, logits, bias;
   RouteArgs args;
   static constexpr const char* kName = "route";
-  template <typename F>
-  void each(F&& f) {
-    f(weights), f(indices), f(logits), f(bias);
-  }
+  void each(auto&& f) { f(weights), f(indices), f(logits), f(bias); }
 };
 
 // Fills routed (rows, offsets, places) from x [T, d] and indices [T, k]; this rank owns experts first .. first + n.
@@ -67,10 +64,7 @@ struct GroupByExpert {
   Tensor x, indices;
   i64 first = 0;
   static constexpr const char* kName = "group_by_expert";
-  template <typename F>
-  void each(F&& f) {
-    f(routed.rows), f(routed.offsets), f(routed.places), f(x), f(indices);
-  }
+  void each(auto&& f) { f(routed.rows), f(routed.offsets), f(routed.places), f(x), f(indices); }
 };
 
 // y [T, d] = sum over k of weights[t, k] * rows[places[t, k]], skipping places of -1; y and rows act.
@@ -79,10 +73,7 @@ struct Combine {
   Routed routed;
   Tensor weights;
   static constexpr const char* kName = "combine";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(rows), f(routed.places), f(weights);
-  }
+  void each(auto&& f) { f(y), f(rows), f(routed.places), f(weights); }
 };
 
 // Optional: y [R, inter] = silu(x w1^T) * (x w3^T), rows grouped as in GroupedLinear; rows of no group may be anything.
@@ -92,10 +83,7 @@ struct GroupedSwiGlu {
   Tensor offsets;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "grouped_swiglu";
-  template <typename F>
-  void each(F&& f) const {
-    f(y), f(x), f(w1.data), f(w3.data);
-  }
+  void each(auto&& f) const { f(y), f(x), f(w1.data), f(w3.data); }
 };
 
 // Optional: y [T, dim] float32 = this rank's routed and shared experts of the norm of h [T, dim], or y += them; y may
@@ -107,10 +95,7 @@ struct Experts {
   bool add = false;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "experts";
-  template <typename F>
-  void each(F&& f) const {
-    f(y), f(h), f(layer.experts.w1.data);
-  }
+  void each(auto&& f) const { f(y), f(h), f(layer.experts.w1.data); }
 };
 
 }  // namespace op

@@ -36,10 +36,7 @@ struct Linear {
   Weight w;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "linear";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x), w.each(f);
-  }
+  void each(auto&& f) { f(y), f(x), w.each(f); }
 };
 
 // Rows offsets[e] .. offsets[e + 1] of x [R, in] times matrix e of w [E, out, in]; other rows of y are left alone.
@@ -49,10 +46,7 @@ struct GroupedLinear {
   Tensor offsets;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "grouped_linear";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x), w.each(f), f(offsets);
-  }
+  void each(auto&& f) { f(y), f(x), w.each(f), f(offsets); }
 };
 
 // y [T, H, n] = for each head h: x [T, h, k] times w [h, n, k]^T, or w [h, k, n] where it is transposed. x and y are
@@ -61,10 +55,7 @@ struct HeadMatmul {
   Tensor y, x, w;
   bool transposed = false;
   static constexpr const char* kName = "head_matmul";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x), f(w);
-  }
+  void each(auto&& f) { f(y), f(x), f(w); }
 };
 
 // The bf16 or f32 matrix y [out, in] of a weight of any format that the backend dequantizes(). With `rows` (int32 [2])
@@ -74,10 +65,7 @@ struct Dequantize {
   Weight w;
   Tensor rows = {};
   static constexpr const char* kName = "dequantize";
-  template <typename F>
-  void each(F&& f) {
-    f(y), w.each(f), f(rows);
-  }
+  void each(auto&& f) { f(y), w.each(f), f(rows); }
 };
 
 // Optional: products of one input that is normalised first. ys[i] [N, out_i] = apply(x) ws[i]^T
@@ -87,10 +75,7 @@ struct NormLinear {
   std::span<const Weight> ws;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "norm_linear";
-  template <typename F>
-  void each(F&& f) const {
-    f(ys.front()), f(ys.back()), f(x.x);
-  }
+  void each(auto&& f) const { f(ys.front()), f(ys.back()), f(x.x); }
 };
 
 // Optional: h [N, out] float32 += x w^T
@@ -99,10 +84,7 @@ struct LinearAdd {
   Weight w;
   GemmMode mode = GemmMode::bf16;
   static constexpr const char* kName = "linear_add_";
-  template <typename F>
-  void each(F&& f) const {
-    f(h), f(x), f(w.data);
-  }
+  void each(auto&& f) const { f(h), f(x), f(w.data); }
 };
 
 }  // namespace op

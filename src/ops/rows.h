@@ -40,40 +40,28 @@ struct Embedding {
   Tensor y, table, ids;
   i64 first = 0;
   static constexpr const char* kName = "embedding";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(table), f(ids);
-  }
+  void each(auto&& f) { f(y), f(table), f(ids); }
 };
 
 // y [N, d] = x[rows]; x [T, d] strided, same type.
 struct GatherRows {
   Tensor y, x, rows;
   static constexpr const char* kName = "gather_rows";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x), f(rows);
-  }
+  void each(auto&& f) { f(y), f(x), f(rows); }
 };
 
 // y = x in y's type; same shape, any rank, both strided, act.
 struct Copy {
   Tensor y, x;
   static constexpr const char* kName = "copy";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x);
-  }
+  void each(auto&& f) { f(y), f(x); }
 };
 
 // x += y; same shape, act, types may differ.
 struct Add {
   Tensor x, y;
   static constexpr const char* kName = "add_";
-  template <typename F>
-  void each(F&& f) {
-    f(x), f(y);
-  }
+  void each(auto&& f) { f(x), f(y); }
 };
 
 // y [N, d] = norm of x [N, d]; both strided rows, act.
@@ -81,20 +69,14 @@ struct RmsNorm {
   Tensor y, x;
   Norm norm;
   static constexpr const char* kName = "rms_norm";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(x), f(norm.gain);
-  }
+  void each(auto&& f) { f(y), f(x), f(norm.gain); }
 };
 
 // y [N, d] = silu(a) * b, act.
 struct SiluMul {
   Tensor y, a, b;
   static constexpr const char* kName = "silu_mul";
-  template <typename F>
-  void each(F&& f) {
-    f(y), f(a), f(b);
-  }
+  void each(auto&& f) { f(y), f(a), f(b); }
 };
 
 // Optional: random numbers of useful size, for benches without files.
@@ -102,10 +84,7 @@ struct FillRandom {
   Tensor x;
   std::uint64_t seed = 0;
   static constexpr const char* kName = "fill_random";
-  template <typename F>
-  void each(F&& f) const {
-    f(x);
-  }
+  void each(auto&& f) const { f(x); }
 };
 
 }  // namespace op

@@ -20,10 +20,7 @@ struct SampleArgs {
   Tensor rows;  // u8 [N, sizeof(RowSampling)]: an array of RowSampling
   Tensor seen;  // [N, ceil(vocab / 8)] u8 bit set of tokens already in the sequence; undefined: none has a penalty
 
-  template <typename F>
-  void each(F&& f) {
-    f(rows), f(seen);
-  }
+  void each(auto&& f) { f(rows), f(seen); }
 };
 
 namespace op {
@@ -33,20 +30,14 @@ struct Sample {
   Tensor ids, logits;
   SampleArgs args;
   static constexpr const char* kName = "sample";
-  template <typename F>
-  void each(F&& f) {
-    f(ids), f(logits), args.each(f);
-  }
+  void each(auto&& f) { f(ids), f(logits), args.each(f); }
 };
 
 // ids[i] = -1 where row i of logits f32 [N, V] holds NaN or infinity; other ids stay.
 struct MarkNotFinite {
   Tensor ids, logits;
   static constexpr const char* kName = "mark_not_finite";
-  template <typename F>
-  void each(F&& f) {
-    f(ids), f(logits);
-  }
+  void each(auto&& f) { f(ids), f(logits); }
 };
 
 // Optional: see ops::advance.
@@ -57,10 +48,7 @@ struct Advance {
   Tensor log;
   i64 block_size = 0;
   static constexpr const char* kName = "advance";
-  template <typename F>
-  void each(F&& f) const {
-    f(batch.ids), f(drawn);
-  }
+  void each(auto&& f) const { f(batch.ids), f(drawn); }
 };
 
 }  // namespace op
