@@ -70,7 +70,8 @@ PassBuffers::Inputs PassBuffers::largest(i64 tokens, i64 sequences, i64 max_cont
                       .total_context = sequences * max_context,
                       .max_context = max_context,
                       .expanded = expanded};
-  return {{.ids = ids_, .logit_rows = logit_rows_, .runs = {all}}, {.rows = sampling_, .seen = seen_}};
+  return {{.ids = ids_.narrow(0, 0, tokens), .logit_rows = logit_rows_, .runs = {all}},
+          {.rows = sampling_, .seen = seen_}};
 }
 
 Tensor PassBuffers::log(i64 count) const {

@@ -45,6 +45,9 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
   // Sequences may share all their blocks.
   const bool naive = options.compute.attn == AttnImpl::naive;
   pass(buffers.largest(limits.max_tokens, limits.max_sequences, context, naive));
+  // Few tokens divide a long context among more blocks, whose parts are scratch.
+  for (i64 n = 1; n <= std::min(limits.max_sequences, limits.max_tokens); n *= 2)
+    pass(buffers.largest(n, n, context, naive));
   // Of expanded sequences, only one is longer than those that are expanded together.
   if (!naive) pass(buffers.largest(limits.max_tokens, 1, std::max(context, ops::kExpandedKeys), true));
   return static_cast<i64>(measure.peak());

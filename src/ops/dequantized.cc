@@ -1,8 +1,8 @@
 #include "ops/dequantized.h"
 
-#include "ops/check.h"
-
 #include <algorithm>
+
+#include "ops/check.h"
 
 namespace fathom::ops {
 namespace {
