@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/cpu/cpu_backend.h"
 #include "model/manifest.h"
 
 namespace fathom {
@@ -63,6 +64,22 @@ TEST(Memory, WeightsAreThoseOfTheManifest) {
   RunnerOptions more = options;
   more.limits.max_tokens *= 4;
   EXPECT_GT(measure_memory(args, more).scratch, need.scratch);
+}
+
+// A device that takes more scratch for one token than for many, as one that divides its context does.
+TEST(Memory, PassesOfFewTokensAreMeasured) {
+  class Dividing final : public CpuBackend {
+   public:
+    Dividing() : CpuBackend(1) {}
+    std::optional<i64> scratch_bytes(const op::LatentAttention& op) const override {
+      return op.q.dim(0) == 1 ? 4 * kGiB : 0;
+    }
+  } device;
+  const ModelArgs args;
+  const RunnerOptions options{.limits = limits_of(0), .compute = {}};
+  const MemoryNeed need = measure_memory(args, options, WeightStore(device, 0, 1));
+  EXPECT_GE(need.scratch, 4 * kGiB);
+  EXPECT_LT(need.scratch, 5 * kGiB);
 }
 
 }  // namespace
