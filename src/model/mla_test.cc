@@ -32,7 +32,7 @@ ModelArgs small_args(i64 q_lora_rank, bool yarn) {
   args.rope_factor = 4;
   args.mscale = 0.7;
   args.yarn = yarn;
-  args.rms_norm_eps = 1e-3;  // large enough to be seen
+  args.rms_norm_eps = 1e-3;  // would be seen, but is not that of latents
   return args;
 }
 
@@ -51,7 +51,7 @@ class Reference {
       keys.emplace_back(row.begin() + kLatent, row.end());
       rotate(keys.back().data(), t++);
     }
-    const Matrix kv = times(rms_norm(latent, weight("kv_norm"), args_.rms_norm_eps), weight("wkv_b"));
+    const Matrix kv = times(rms_norm(latent, weight("kv_norm"), 1e-6), weight("wkv_b"));
     Matrix out;
     for (std::size_t t = 0; t < x.size(); ++t) {
       out.emplace_back();
@@ -68,7 +68,7 @@ class Reference {
   Matrix queries(const Matrix& x) const {
     Matrix q = args_.q_lora_rank == 0
                    ? times(x, weight("wq"))
-                   : times(rms_norm(times(x, weight("wq_a")), weight("q_norm"), args_.rms_norm_eps), weight("wq_b"));
+                   : times(rms_norm(times(x, weight("wq_a")), weight("q_norm"), 1e-6), weight("wq_b"));
     for (std::size_t t = 0; t < q.size(); ++t)
       for (i64 h = 0; h < kHeads; ++h) rotate(q[t].data() + h * (kNope + kRope) + kNope, t);
     return q;
