@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "model/paired_rope.h"
 #include "model/rope.h"
 #include "support/module.h"
 
@@ -65,6 +66,11 @@ class Reference {
     return weights_.numbers("layers.0.attn." + name + ".weight");
   }
 
+  // The two entries of a pair: neighbours, or of two halves.
+  std::pair<std::size_t, std::size_t> pair_of(std::size_t i) const {
+    return args_.rope_interleave ? std::pair{2 * i, 2 * i + 1} : std::pair{i, i + kRope / 2};
+  }
+
   Matrix queries(const Matrix& x) const {
     Matrix q = args_.q_lora_rank == 0
                    ? times(x, weight("wq"))
@@ -74,13 +80,14 @@ class Reference {
     return q;
   }
 
-  // Neighbouring pairs as complex numbers.
+  // Pairs as complex numbers.
   void rotate(double* x, std::size_t position) const {
-    for (std::size_t i = 0; i < kRope; i += 2) {
-      const double cos = freqs_[position * kRope + i], sin = freqs_[position * kRope + i + 1];
-      const double real = x[i] * cos - x[i + 1] * sin;
-      x[i + 1] = x[i] * sin + x[i + 1] * cos;
-      x[i] = real;
+    for (std::size_t i = 0; i < kRope / 2; ++i) {
+      const double cos = freqs_[position * kRope + 2 * i], sin = freqs_[position * kRope + 2 * i + 1];
+      const auto [a, b] = pair_of(i);
+      const double real = x[a] * cos - x[b] * sin;
+      x[b] = x[a] * sin + x[b] * cos;
+      x[a] = real;
     }
   }
 
@@ -150,7 +157,8 @@ struct Form {
 void check_passes(Backend& backend, const ModelArgs& args, const Form& form, bool fused) {
   const MadeWeights weights(args);
   const ComputeOptions options{.compute = DType::f32, .attn = form.attn, .fused = fused};
-  Surroundings around(backend, args, weights, options);
+  const PairedRopeCheckpoint paired(weights, args);
+  Surroundings around(backend, args, args.rope_interleave ? static_cast<const Checkpoint&>(weights) : paired, options);
   const MLA mla(around.params().sub("layers").sub(0).sub("attn"));
   around.load();
 
@@ -219,6 +227,17 @@ TEST(MLA, QueriesMayComeStraightFromTheInput) {
 TEST(MLA, WithoutYarnTheScaleIsPlain) {
   for_each_backend([](Backend& backend) {
     check_passes(backend, small_args(20, false), {AttnImpl::absorb, false, true}, true);
+  });
+}
+
+TEST(MLA, RotatesHalvesWhereTheConfigurationSaysSo) {
+  for_each_backend([](Backend& backend) {
+    for (const i64 q_lora_rank : {0, 20}) {
+      ModelArgs args = small_args(q_lora_rank, true);
+      args.rope_interleave = false;
+      check_passes(backend, args, {AttnImpl::absorb, false, true}, true);
+      check_passes(backend, args, {AttnImpl::naive, true, true}, true);
+    }
   });
 }
 

@@ -69,6 +69,7 @@ void check_folder(const fs::path& out) {
 
 ModelArgs arguments(const SynthesisOptions& options) {
   ModelArgs args = load_config(options.config);
+  args.rope_interleave = true;  // made-up rows have no order
   if (options.layers > 0) {
     args.n_layers = std::min(args.n_layers, options.layers);
     args.n_dense_layers = std::min(args.n_dense_layers, args.n_layers);
