@@ -6,6 +6,7 @@
 
 #include "backends/cuda/errors.h"
 #include "kernels/cuda/built_for.h"
+#include "kernels/cuda/launch.h"
 
 namespace fathom {
 namespace {
@@ -41,7 +42,7 @@ class CudaGraph final : public Graph {
 }  // namespace
 
 void check_cuda(cudaError_t error, std::string_view what) {
-  CHECK(error == cudaSuccess, "CUDA could not {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error));
+  if (error != cudaSuccess) cuda::check(error, fmt::format("CUDA could not {}", what));
 }
 
 int cuda_devices(std::string& why) {
