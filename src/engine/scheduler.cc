@@ -214,7 +214,7 @@ void Scheduler::release_blocks(Sequence& sequence) {
 
 // Called once a row of logits of the sequence is known to be finite. That row has read all the sequence's keys in every
 // layer, and one that is not finite would have made it so: a weight of 0 times NaN or infinity is NaN too. So all that
-// it has computed is sound, and the check costs nothing. Chunks of a prompt have no such row, and wait for the last one.
+// it has computed is sound, and the check costs nothing. Chunks of a prompt have no such row and wait for the last.
 void Scheduler::publish_blocks(Sequence& sequence) {
   const i64 size = limits_.block_size;
   for (; (sequence.published + 1) * size <= sequence.computed; ++sequence.published) {

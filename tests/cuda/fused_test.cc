@@ -80,8 +80,8 @@ TEST_F(Fused, NormLinearAndLinearAdd) {
       gpu_->run(op::Copy{g.device, h.device});
       ops::linear_add_norm(fused, h.device, y.device, a.device, {});
       ops::linear_add_norm(plain, g.device, y.device, a.device, {});
-      // Beyond 64 rows the plain product rounds scaled weights to bf16.
-      expect_near(h.device, g.device, t > 64 && format->has_scale() ? kBound : 1e-5);
+      // Beyond 64 rows the two may be different kernels, and tensor cores keep few bits of a sum of codes.
+      expect_near(h.device, g.device, t > 64 && mode == GemmMode::fp8 ? kBound : 1e-5);
     }
 }
 
@@ -209,29 +209,42 @@ class FusedExperts : public Fused {
   }
 };
 
-// A rank's part: some of the experts, and a sum that is not added to anything.
+// A rank's part: some of the experts, perhaps fewer than a token chooses, and a sum that is not added to anything.
 TEST_F(FusedExperts, SomeOfTheExperts) {
-  for (const Format* format : {&kBf16, &kFp8Block128})
-    for (const i64 t : {1, 5, 20, 130}) {
-      SCOPED_TRACE(fmt::format("{} tokens {}", t, format->name()));
-      const Experts experts(*gpu_, random_, *format, {320, 144, 35, 272});
-      ExpertsLayer layer = experts.layer({6, 1, 1, true, true, 2.5f}, true);
-      layer.first = 11;
-      for (Weight* w : {&layer.experts.w1, &layer.experts.w2, &layer.experts.w3}) {
-        w->data = w->data.narrow(0, 11, 13);
-        if (w->scale.defined()) w->scale = w->scale.narrow(0, 11, 13);
-      }
-      Twin h(*gpu_, {t, 320}, DType::f32), y(*gpu_, {t, 320}, DType::f32), z(*gpu_, {t, 320}, DType::f32);
-      h.normal(random_), y.normal(random_), z.fill([](i64) { return 0; });
-      h.fill([&](i64 i) {
-        return i % 320 < 35 ? static_cast<double>((i % 320 * 13 + i / 320 * 7) % 35) / 8 - 2 : get(h.host, i);
-      });
-      ASSERT_TRUE(gpu_->try_run(op::Experts{y.device, h.device, experts.norm(), layer, false, GemmMode::bf16}));
-      const ArenaScope scope(arena_);
-      Context ctx = context(false);
-      ops::experts_add_norm(ctx, z.device, {h.device, experts.norm()}, layer, {});
-      expect_near(y.device, z.device, 3 * kBound);
+  for (const auto& [format, local, t] : {std::tuple<const Format*, i64, i64>{&kBf16, 13, 1},
+                                         {&kBf16, 13, 5},
+                                         {&kBf16, 13, 20},
+                                         {&kBf16, 13, 130},
+                                         {&kFp8Block128, 13, 1},
+                                         {&kFp8Block128, 13, 5},
+                                         {&kFp8Block128, 13, 20},
+                                         {&kFp8Block128, 13, 130},
+                                         {&kBf16, 4, 1},
+                                         {&kBf16, 4, 5},
+                                         {&kBf16, 4, 20},
+                                         {&kFp8Block128, 1, 1},
+                                         {&kFp8Block128, 1, 5},
+                                         {&kFp8Block128, 2, 20},
+                                         {&kBf16, 3, 130}}) {
+    SCOPED_TRACE(fmt::format("{} tokens {} {} experts", t, format->name(), local));
+    const Experts experts(*gpu_, random_, *format, {320, 144, 35, 272});
+    ExpertsLayer layer = experts.layer({6, 1, 1, true, true, 2.5f}, true);
+    layer.first = 11;
+    for (Weight* w : {&layer.experts.w1, &layer.experts.w2, &layer.experts.w3}) {
+      w->data = w->data.narrow(0, 11, local);
+      if (w->scale.defined()) w->scale = w->scale.narrow(0, 11, local);
     }
+    Twin h(*gpu_, {t, 320}, DType::f32), y(*gpu_, {t, 320}, DType::f32), z(*gpu_, {t, 320}, DType::f32);
+    h.normal(random_), y.normal(random_), z.fill([](i64) { return 0; });
+    h.fill([&](i64 i) {
+      return i % 320 < 35 ? static_cast<double>((i % 320 * 13 + i / 320 * 7) % 35) / 8 - 2 : get(h.host, i);
+    });
+    ASSERT_TRUE(gpu_->try_run(op::Experts{y.device, h.device, experts.norm(), layer, false, GemmMode::bf16}));
+    const ArenaScope scope(arena_);
+    Context ctx = context(false);
+    ops::experts_add_norm(ctx, z.device, {h.device, experts.norm()}, layer, {});
+    expect_near(y.device, z.device, 3 * kBound);
+  }
 }
 
 TEST_F(FusedExperts, AllFormatsAndTokens) {
