@@ -148,6 +148,8 @@ TEST(Chooser, ChoicesAreDescribed) {
   EXPECT_EQ(describe(choose(s, h200(true))), "gemv         tile  16 x   8  splits 1");
   s.norm = false, s.add = true;
   EXPECT_EQ(describe(choose(s, h200(true))), "none: the plain form");
+  s.rows = 4096, s.add = false, s.quantise = true, s.x = Type::bf16;
+  EXPECT_EQ(describe(choose(s, h200(true))), "mma          tile 256 x 128  splits 1  stages 4  codes by row");
 }
 
 TEST(Chooser, ShapesAreThoseOfTheProduct) {

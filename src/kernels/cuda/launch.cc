@@ -72,12 +72,13 @@ void configure(Stream& s, const void* kernel, const Launch& launch, Configuratio
         "the kernel {} would need {} x {} x {} blocks, a GPU takes {} x {} x {} at most; passes of fewer tokens need "
         "fewer",
         launch.name, grid.x, grid.y, grid.z, kMostX, kMostYZ, kMostYZ);
-  if (launch.shared > kUnasked) {
-    const std::size_t all = launch.shared + allow_shared(s, kernel);
-    CHECK(all <= static_cast<std::size_t>(device.shared_bytes),
+  const auto check_shared = [&](std::size_t bytes) {
+    CHECK(bytes <= static_cast<std::size_t>(device.shared_bytes),
           "the kernel {} needs {} bytes of shared memory a block, this device has {}; it must not be chosen here",
-          launch.name, all, device.shared_bytes);
-  }
+          launch.name, bytes, device.shared_bytes);
+  };
+  check_shared(launch.shared);
+  if (launch.shared > kUnasked) check_shared(launch.shared + allow_shared(s, kernel));
   to.config.gridDim = grid;
   to.config.blockDim = launch.block;
   to.config.dynamicSmemBytes = launch.shared;

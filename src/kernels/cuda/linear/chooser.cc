@@ -158,8 +158,9 @@ std::string describe(const Choice& choice) {
   if (choice.kernel == nullptr) return "none: the plain form";
   constexpr const char* kCodes[] = {"", "  codes in the kernel", "  codes by row", "  codes by column"};
   const ProductPlan& plan = choice.plan;
-  return fmt::format("{:11}  tile {:3} x {:3}  splits {}{}{}", choice.kernel->name, plan.outputs, plan.rows,
-                     plan.splits, plan.norm_first ? "  norm first" : "", kCodes[static_cast<int>(plan.codes)]);
+  return fmt::format("{:11}  tile {:3} x {:3}  splits {}{}{}{}", choice.kernel->name, plan.outputs, plan.rows,
+                     plan.splits, plan.stages > 0 ? fmt::format("  stages {}", plan.stages) : "",
+                     plan.norm_first ? "  norm first" : "", kCodes[static_cast<int>(plan.codes)]);
 }
 
 i64 scratch_bytes(const ProductShape& p, const ProductPlan& plan) {
