@@ -19,7 +19,8 @@ class DecodeGraphs {
 
   // Enqueues one pass of `batch` sequences whose longest context has at most `context` tokens (a rounded one). The
   // first time it is called, the second time recorded, from then on replayed; always called where the backend cannot
-  // record. Of too many, the one unused for longest is forgotten. `pass` must enqueue the same operations on the same addresses for the same (batch, context).
+  // record. Of too many, the one unused for longest is forgotten. `pass` must enqueue the same operations on the same
+  // addresses for the same (batch, context).
   void run(i64 batch, i64 context, const std::function<void()>& pass);
 
   // Forgets all recordings, which must not be replayed once the memory they use is gone.

@@ -156,7 +156,7 @@ void Scheduler::admit() {
   while (!waiting_.empty() && running() < limits_.max_sequences && tokens_left_ > 0) {
     Sequence& sequence = *waiting_.front();
     if (pool_.available() <= sequence.blocked_at) return;  // as little as when it was tried
-    if (options_.prefix_reuse) {  // the last token is always computed: its logits are wanted
+    if (options_.prefix_reuse) {                           // the last token is always computed: its logits are wanted
       auto found = pool_.match(sequence.tokens, (sequence.length() - 1) / limits_.block_size);
       sequence.published = static_cast<i64>(found.blocks.size());
       sequence.blocks = std::move(found.blocks);
