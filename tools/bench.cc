@@ -10,6 +10,7 @@
 #include "backends/create.h"
 #include "engine/runner.h"
 #include "model/source.h"
+#include "model/verdict.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
 #include "tools/commands.h"
@@ -136,6 +137,7 @@ void bench_load(const Flags& flags) {
   const auto backend = create_backend(flags.device, static_cast<int>(flags.threads));
   const auto start = Clock::now();
   const ModelSource source = open_model(flags.load, flags.config, 0, 1);
+  require_sound(judge(source.args, *source.checkpoint, false), flags.load, false);
   i64 bytes = 0;
   WeightStore store(*source.checkpoint, *backend, 0, 1, flags.mmap, [&](i64 read) { bytes = read; });
   const ComputeOptions options;

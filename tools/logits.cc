@@ -98,6 +98,7 @@ void run(const LogitsFlags& flags) {
         "Prompt length exceeds model maximum sequence length (max_seq_len={}): {} tokens are given; shorten them or "
         "raise --max-seq-len",
         args.max_seq_len, total);
+  check_weights(source, flags.run);
   const auto backend = flags.run.backend();
   SingleCommunicator comm;
   const auto length = static_cast<i64>(prompt.size());

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "backends/create.h"
+#include "model/verdict.h"
 #include "tools/progress.h"
 
 namespace fathom {
@@ -34,7 +35,15 @@ std::unique_ptr<Backend> ModelFlags::backend() const {
   return backend;
 }
 
+void check_weights(const ModelSource& source, const ModelFlags& flags) {
+  const Verdict verdict = judge(source.args, *source.checkpoint, false);
+  require_sound(verdict, source.checkpoint->description(), flags.ignore_unused);
+  if (!source.directory.empty() && !verdict.mtp_layers.empty())
+    fmt::print(stderr, "{} not used\n", mtp_layers_text(verdict));
+}
+
 Session load_session(const ModelSource& source, const ModelFlags& flags) {
+  check_weights(source, flags);
   constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
   ProgressLine line;
   return Session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
@@ -54,6 +63,7 @@ void add_compute_flags(Command& command, ModelFlags& flags) {
       .shows_default();
   command.option("--threads", flags.threads, "CPU threads; 0: one a physical core").range(0, 4096).shows_default();
   command.option("--device", flags.device, device_help()).shows_default();
+  command.flag("--ignore-unused", flags.ignore_unused, "Run without the tensors that the model does not have");
   command.flag("--mmap", flags.session.map,
                "On the CPU: use the weights where their files are mapped: there at once when read before, but slower");
 }

@@ -16,7 +16,7 @@ struct ModelFlags {
   std::string device = "auto";
   int threads = 0;  // 0: one a physical core
   std::string compute = "bf16", gemm = "bf16", attn = "absorb";
-  bool no_graphs = false;
+  bool no_graphs = false, ignore_unused = false;
   SessionOptions session;  // what other flags set; see options()
 
   // The session's options with the flags above.
@@ -25,7 +25,10 @@ struct ModelFlags {
   std::unique_ptr<Backend> backend() const;
 };
 
-// The model on its device; shows on a terminal how far the weights are read.
+// Throws Error unless the files hold what the model asks for and nothing else; says which layers of them are not used.
+void check_weights(const ModelSource& source, const ModelFlags& flags);
+
+// The model on its device, its weights checked; shows on a terminal how far the weights are read.
 Session load_session(const ModelSource& source, const ModelFlags& flags);
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.

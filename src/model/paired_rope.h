@@ -28,6 +28,8 @@ class PairedRopeCheckpoint : public Checkpoint {
   const std::byte* map(const TensorInfo& info) const override;
   void prefetch(const TensorInfo& info, const Slice& slice) const override { source_.prefetch(info, slice); }
   int shards() const override { return source_.shards(); }
+  std::string stored_name(const std::string& name) const override { return source_.stored_name(name); }
+  std::vector<std::string> untranslated() const override { return source_.untranslated(); }
 
  private:
   // Of every `head` rows the last `rotated` are reordered; head 0: none are.

@@ -97,6 +97,9 @@ void check_architecture(const fs::path& directory, VerifyReport& report) {
     for (const std::string& text : found.mismatched) report.faults.push_back("tensor " + text);
     for (const std::string& name : found.stray_tensors)
       report.faults.push_back(fmt::format("tensor {} does not belong to the model", name));
+    if (!found.derived_tensors.empty())
+      report.notes.push_back(fmt::format("{} tensors follow from the configuration and are not used, first {}",
+                                         found.derived_tensors.size(), found.derived_tensors.front()));
     for (const std::string& name : found.stray_files)
       report.notes.push_back(fmt::format("{} does not belong to the checkpoint", name));
   } catch (const Error& error) {
