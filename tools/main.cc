@@ -4,25 +4,17 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 
 namespace {
-
-// One line on stderr, whatever the message holds.
-int report(std::string message, int code) {
-  while (!message.empty() && message.back() == '\n') message.pop_back();
-  for (char& c : message)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  fmt::print(stderr, "fathom: error: {}\n", message);
-  return code;
-}
 
 // A mapped file can become shorter, or its disk fail, while it is in use.
 void on_bus_error(int) {
@@ -32,9 +24,38 @@ void on_bus_error(int) {
   ::_exit(1);
 }
 
+int report(const std::string& message, int status) {
+  fathom::print_error(message);
+  return status;
+}
+
+int parse_and_run(CLI::App& app, int argc, char** argv) {
+  try {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& asked) {  // --help and --version
+      std::ostringstream text;
+      app.exit(asked, text, text);
+      fathom::write_output(text.str());
+    }
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return report(fmt::format("{} (see fathom --help)", error.what()), 2);
+  } catch (const fathom::UsageError& error) {
+    return report(error.what(), 2);
+  } catch (const fathom::ToldError&) {
+    return 1;
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", 1);
+  } catch (const std::exception& error) {
+    return report(error.what(), 1);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  fathom::prepare_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, not the end
   std::signal(SIGBUS, on_bus_error);
   CLI::App app("Fathom runs the DeepSeek-V3 family of language models", "fathom");
@@ -52,18 +73,5 @@ int main(int argc, char** argv) {
   fathom::add_fp8_cast(app);
   fathom::add_quantize(app);
   fathom::add_verify(app);
-  try {
-    app.parse(argc, argv);
-    return 0;
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    return report(fmt::format("{} (see fathom --help)", error.what()), 2);
-  } catch (const fathom::UsageError& error) {
-    return report(error.what(), 2);
-  } catch (const std::bad_alloc&) {
-    return report("out of memory", 1);
-  } catch (const std::exception& error) {
-    return report(error.what(), 1);
-  }
+  return parse_and_run(app, argc, argv);
 }

@@ -161,6 +161,7 @@ FAULTS = {
     "nameless header": ("src/base/utils.h", "// All sorts.\n#pragma once\n", "utils.h says nothing"),
     "printing": ("src/base/f.cc", 'void f() { std::cerr << "x"; }\n', "neither prints nor exits"),
     "printing by printf": ("src/base/f.cc", 'void f() { fprintf(stderr, "x"); }\n', "neither prints nor exits"),
+    "printing past the checks": ("tools/f.cc", 'void f() { std::cout << "x"; }\n', "only tools/output.h writes"),
     "exit": ("src/base/f.cc", "void f() { std::exit(1); }\n", "neither prints nor exits"),
     "abort": ("src/base/f.cc", "void f() { std::abort(); }\n", "neither prints nor exits"),
     "shared owner": ("src/model/f.cc", "std::shared_ptr<int> f();\n", "shared_ptr"),
