@@ -3,6 +3,7 @@
 // A block has 128 tokens of one sequence and head: two warpgroups of 64 tokens each, and a producer that copies tiles
 // of 128 keys. The scores of a tile are computed while the values of the tile before are summed; softmax is online.
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/instructions.cuh"
 #include "kernels/cuda/sm90/tile_map.h"
 
@@ -254,25 +255,23 @@ bool attend_prompt_fits(const Array& o, const Array& q, const Expanded& keys) {
          aligned(keys.kv, 2) && aligned(keys.k_pe, 1) && q.dim[0] > 0 && keys.kv.dim[0] > 0;
 }
 
-void attend_prompt(cudaStream_t s, const Device& device, const Array& o, const Array& q, const Expanded& keys,
-                   const Sequences& seqs, float scale) {
+void attend_prompt(Stream& s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
+                   float scale) {
   AttendMaps maps;
   const i64 tokens = q.dim[0], heads = q.dim[1], total = keys.kv.dim[0];
-  maps.q = map_of(device,
+  maps.q = map_of(s.device,
                   {q.data, Type::bf16, 3, {192, heads, tokens}, {q.stride[1] * 2, q.stride[0] * 2}, {64, 1, 128}, 128});
-  maps.kv = map_of(device, {keys.kv.data,
-                            Type::bf16,
-                            3,
-                            {256, heads, total},
-                            {keys.kv.stride[1] * 2, keys.kv.stride[0] * 2},
-                            {64, 1, 128},
-                            128});
-  maps.k_pe = map_of(device, {keys.k_pe.data, Type::bf16, 2, {64, total}, {keys.k_pe.stride[0] * 2}, {64, 128}, 128});
+  maps.kv = map_of(s.device, {keys.kv.data,
+                              Type::bf16,
+                              3,
+                              {256, heads, total},
+                              {keys.kv.stride[1] * 2, keys.kv.stride[0] * 2},
+                              {64, 1, 128},
+                              128});
+  maps.k_pe = map_of(s.device, {keys.k_pe.data, Type::bf16, 2, {64, total}, {keys.k_pe.stride[0] * 2}, {64, 128}, 128});
   const Plan plan{static_cast<__nv_bfloat16*>(o.data), o.stride[0], o.stride[1], seqs, scale * 1.44269504f};
-  cudaFuncSetAttribute(attend_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(ceil_div(tokens, kTokens) + seqs.count + 1));
-  attend_kernel<<<grid, 384, kBytes, s>>>(maps, plan);
-  check_launch("attend_prompt");
+  launch(attend_kernel, {"attend_prompt", grid, 384, kBytes}, s, maps, plan);
 }
 
 }  // namespace fathom::cuda
