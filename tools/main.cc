@@ -11,17 +11,31 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/mapped_path.h"
 #include "tools/commands.h"
 #include "tools/output.h"
 
 namespace {
 
 // A mapped file can become shorter, or its disk fail, while it is in use.
-void on_bus_error(int) {
-  constexpr std::string_view kText =
-      "fathom: error: a file of the model can no longer be read: it became shorter or its disk failed\n";
-  static_cast<void>(::write(STDERR_FILENO, kText.data(), kText.size()) + 1);
+void on_bus_error(int, siginfo_t* info, void*) {
+  constexpr std::string_view kBegin = "fathom: error: cannot read ", kEnd = ": it became shorter or its disk failed\n";
+  char path[4096];
+  std::string_view name = fathom::mapped_path(info->si_addr, path);
+  if (name.empty()) name = "memory";
+  char line[sizeof path + kBegin.size() + kEnd.size()];
+  std::size_t length = 0;
+  for (const std::string_view part : {kBegin, name, kEnd}) length += part.copy(line + length, part.size());
+  static_cast<void>(::write(STDERR_FILENO, line, length) + 1);
   ::_exit(1);
+}
+
+void set_signals() {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, not the end
+  struct sigaction bus = {};
+  bus.sa_sigaction = on_bus_error;
+  bus.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &bus, nullptr);
 }
 
 int report(const std::string& message, int status) {
@@ -56,8 +70,7 @@ int parse_and_run(CLI::App& app, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   fathom::prepare_standard_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, not the end
-  std::signal(SIGBUS, on_bus_error);
+  set_signals();
   CLI::App app("Fathom runs the DeepSeek-V3 family of language models", "fathom");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("fathom ") + FATHOM_VERSION);
