@@ -7,12 +7,36 @@
 #include "kernels/cuda/errors.h"
 
 namespace fathom {
+namespace {
 
-void check_cuda(cudaError_t error, std::string_view what) {
+// Throws Error, or DeviceLost when the error is one that every call gives from then on, until the process ends.
+void check(cudaError_t error, std::string_view what, std::string_view name) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // it is reported here, not by the next call
-  fail("CUDA could not {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error));
+  const auto message =
+      fmt::format("CUDA {} {}: {} ({})", what, name, cudaGetErrorString(error), cudaGetErrorName(error));
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorExternalDevice:
+      throw DeviceLost(message);
+    default:
+      throw Error(message);
+  }
 }
+
+}  // namespace
+
+void check_cuda(cudaError_t error, std::string_view what) { check(error, "could not", what); }
 
 }  // namespace fathom
 
@@ -77,10 +101,6 @@ void configure(Stream& s, const void* kernel, const Launch& launch, Configuratio
   }
 }
 
-void check_launch(const char* kernel, cudaError_t error) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // it is reported here, not by the next call
-  fail("CUDA refused the kernel {}: {}", kernel, cudaGetErrorString(error));
-}
+void check_launch(const char* kernel, cudaError_t error) { check(error, "refused the kernel", kernel); }
 
 }  // namespace fathom::cuda

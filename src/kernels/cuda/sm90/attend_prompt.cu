@@ -2,6 +2,7 @@
 //
 // A block has 128 tokens of one sequence and head: two warpgroups of 64 tokens each, and a producer that copies tiles
 // of 128 keys. The scores of a tile are computed while the values of the tile before are summed; softmax is online.
+// A token that is not finite spoils the block's others of its own sequence, never another sequence.
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/instructions.cuh"
@@ -137,6 +138,15 @@ __device__ inline void sum_values(State& state, const std::uint32_t (&p)[8][4], 
   mma_commit();
 }
 
+// Zeroes the values of a tile from row `first` on, which are those of other sequences: their weights are 0, but 0 times
+// NaN is NaN. A row's 128 bytes of each half stay together, however their parts are swizzled.
+__device__ inline void clear_values(char* v, int first) {
+  for (int i = static_cast<int>(threadIdx.x); i < (kKeys - first) * 16; i += 256)
+    *reinterpret_cast<uint4*>(v + i / 8 % 2 * kTile + (first + i / 16) * 128 + i % 8 * 16) = {};
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("bar.sync 1, 256;" ::: "memory");  // both warpgroups read all of it
+}
+
 __device__ inline void release(std::uint32_t barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
@@ -157,8 +167,8 @@ __device__ void save(const State& state, const Plan& p, const Queries& queries, 
   }
 }
 
-[[maybe_unused]] __device__ void consume(std::uint32_t memory, const int* limits, const Plan& p, const Queries& queries,
-                                         int key_tiles) {
+[[maybe_unused]] __device__ void consume(std::uint32_t memory, char* base, const int* limits, const Plan& p,
+                                         const Queries& queries, int key_tiles) {
   const int row = static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
   const int limit[2] = {limits[row], limits[row + 8]};
   const std::uint32_t q = memory + kQ + threadIdx.x / 128 * 8192;
@@ -192,6 +202,8 @@ __device__ void save(const State& state, const Plan& p, const Queries& queries, 
   }
   const int last = (key_tiles - 1) % 2;
   barrier_wait(barrier_of(memory, 2, last), (key_tiles - 1) / 2 & 1);
+  if (const int seen = limits[kTokens] - (key_tiles - 1) * kKeys; seen < kKeys)
+    clear_values(base + kV + last * 2 * kTile, seen);
   sum_values(state, weights, memory + kV + last * 2 * kTile);
   mma_wait<0>();
   hold(state.sums);
@@ -236,7 +248,7 @@ __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x == 256) produce(memory, maps, queries, p.seqs.context_starts[queries.sequence], key_tiles);
   } else {
     more_registers<232>();
-    consume(memory, limits, p, queries, key_tiles);
+    consume(memory, base, limits, p, queries, key_tiles);
   }
 #endif
 }
