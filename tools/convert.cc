@@ -31,10 +31,10 @@ void add_convert(CLI::App& app) {
   command.flag("--ignore-unused", flags->ignore_unused, "Leave out tensors that the model does not have");
   add_rewrite_flags(command, flags->rewrite);
   command.run([flags] {
-    run_rewrite(plan_convert(flags->from, flags->to, flags->n_experts, flags->model_parallel, flags->mtp,
-                             flags->ignore_unused)
-                    .plan,
-                flags->rewrite);
+    run_rewrite(
+        plan_convert(flags->from, flags->to, flags->n_experts, flags->model_parallel, flags->mtp, flags->ignore_unused)
+            .plan,
+        flags->rewrite);
   });
 }
 
@@ -60,7 +60,8 @@ void add_quantize(CLI::App& app) {
   command.flag("--ignore-unused", flags->ignore_unused, "Copy tensors that the model does not have as they are");
   add_rewrite_flags(command, flags->rewrite);
   command.run([flags] {
-    run_rewrite(plan_quantize(flags->from, flags->to, flags->format == "fp8-ue8m0", flags->ignore_unused).plan, flags->rewrite);
+    run_rewrite(plan_quantize(flags->from, flags->to, flags->format == "fp8-ue8m0", flags->ignore_unused).plan,
+                flags->rewrite);
   });
 }
 

@@ -45,8 +45,7 @@ std::unique_ptr<Backend> ModelFlags::backend() const {
 void check_weights(const ModelSource& source, const ModelFlags& flags) {
   const Verdict verdict = judge(source.args, *source.checkpoint, false);
   require_sound(verdict, source.checkpoint->description(), flags.ignore_unused);
-  if (!source.directory.empty() && !verdict.mtp_layers.empty())
-    print_note("{} not used\n", mtp_layers_text(verdict));
+  if (!source.directory.empty() && !verdict.mtp_layers.empty()) print_note("{} not used\n", mtp_layers_text(verdict));
 }
 
 void refuse_ranks() {

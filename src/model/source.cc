@@ -1,6 +1,7 @@
 #include "model/source.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "checkpoint/synthetic.h"
@@ -28,10 +29,14 @@ ModelSource open_synthetic(const SyntheticName& name, const std::string& text, c
 void learn_from_weights(ModelArgs& args, const Checkpoint& checkpoint) {
   if (args.score_func == "sigmoid" && checkpoint.find(fmt::format("layers.{}.ffn.gate.bias", args.n_dense_layers)))
     args.gate_bias = true;
+  // By what only they have: other layers beyond the configuration's are not the model's.
+  const auto is_mtp = [&](i64 layer) {
+    return std::ranges::any_of(std::array{"eh_proj", "enorm", "hnorm"}, [&](const char* module) {
+      return checkpoint.find(fmt::format("layers.{}.{}.weight", layer, module)) != nullptr;
+    });
+  };
   args.n_mtp_layers = 0;
-  while (args.n_mtp_layers < 64 &&
-         checkpoint.find(fmt::format("layers.{}.eh_proj.weight", args.n_layers + args.n_mtp_layers)))
-    ++args.n_mtp_layers;
+  while (args.n_mtp_layers < 64 && is_mtp(args.n_layers + args.n_mtp_layers)) ++args.n_mtp_layers;
 }
 
 std::optional<SyntheticName> parse_synthetic_name(const std::string& name) {

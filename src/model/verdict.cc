@@ -28,6 +28,7 @@ std::string instead(const std::string& name, std::span<const std::string> others
   for (const std::string& other : others)
     if (!module.empty() && other.starts_with(module) && other.find('.', module.size()) == std::string::npos)
       return fmt::format("{} (there is {})", name, other);
+  if (name == "lm_head.weight") return name + " (tie_word_embeddings is false)";
   return name;
 }
 
@@ -51,9 +52,8 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
     if (found == nullptr)
       verdict.missing.push_back(instead(name, untranslated));
     else if (found->shape != wanted || !fits(found->dtype, entry.full.dtype))
-      verdict.mismatched.push_back(fmt::format("{} is {} {}, the configuration says {} {}", name,
-                                               name_of(found->dtype), to_string(found->shape),
-                                               name_of(entry.full.dtype), to_string(wanted)));
+      verdict.mismatched.push_back(fmt::format("{} is {} {}, the configuration says {} {}", name, name_of(found->dtype),
+                                               to_string(found->shape), name_of(entry.full.dtype), to_string(wanted)));
   }
   for (const TensorInfo& info : checkpoint.tensors())
     if (!known.contains(info.name)) verdict.strays.push_back(checkpoint.stored_name(info.name));
@@ -65,19 +65,19 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
 void require_sound(const Verdict& verdict, const std::string& source, bool ignore_unused) {
   const auto& [missing, mismatched, strays, derived, mtp] = verdict;
   CHECK(missing.empty(), "{} is incomplete: tensor {} is missing{}", source, missing.front(), more(missing.size(), 1));
-  CHECK(mismatched.empty(), "{}: tensor {}{} (is its dtype or quantization_config right?)", source, mismatched.front(),
+  CHECK(mismatched.empty(), "{}: tensor {}{} (is its configuration right?)", source, mismatched.front(),
         more(mismatched.size(), 1));
   if (strays.empty() || ignore_unused) return;
   const std::span named(strays.data(), std::min<std::size_t>(3, strays.size()));
-  fail("{} has {} tensor{} that the model of its configuration does not have: {}{}; it would compute something else "
-       "(--ignore-unused runs without them)",
-       source, strays.size(), strays.size() == 1 ? "" : "s", fmt::join(named, ", "), more(strays.size(), named.size()));
+  fail(
+      "{} has {} tensor{} that the model of its configuration does not have: {}{}; it may be another model "
+      "(--ignore-unused loads it without them)",
+      source, strays.size(), strays.size() == 1 ? "" : "s", fmt::join(named, ", "), more(strays.size(), named.size()));
 }
 
 std::string mtp_layers_text(const Verdict& verdict) {
   if (verdict.mtp_layers.empty()) return {};
-  return fmt::format("MTP layer{} {}", verdict.mtp_layers.size() == 1 ? "" : "s",
-                     fmt::join(verdict.mtp_layers, ", "));
+  return fmt::format("MTP layer{} {}", verdict.mtp_layers.size() == 1 ? "" : "s", fmt::join(verdict.mtp_layers, ", "));
 }
 
 }  // namespace fathom

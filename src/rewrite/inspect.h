@@ -41,8 +41,8 @@ struct InspectReport {
 
 InspectReport inspect(const InspectOptions& options);
 
-// Throws Error naming the first fault when tensors are missing, of another shape or type than the configuration says, or
-// none of the model's.
+// Throws Error naming the first fault when tensors are missing, of another shape or type than the configuration says,
+// or none of the model's.
 void require_complete(const InspectReport& report);
 
 }  // namespace fathom

@@ -56,15 +56,12 @@ bool is_companion(const std::string& name) {
 // What is not rewritten, told.
 void note_left_out(RewritePlan& plan, const Verdict& verdict, bool mtp) {
   if (!mtp && !verdict.mtp_layers.empty())
-    plan.notes.push_back(fmt::format("{} not converted, as in the reference (--mtp keeps {})",
-                                     mtp_layers_text(verdict), verdict.mtp_layers.size() == 1 ? "it" : "them"));
-  const auto note = [&](const std::vector<std::string>& names, const char* what) {
-    if (!names.empty())
-      plan.notes.push_back(fmt::format("left out: {} {}, first {}", plural(static_cast<i64>(names.size()), "tensor"),
-                                       what, names.front()));
-  };
-  note(verdict.strays, "that the model does not have");
-  note(verdict.derived, "that follow from the configuration");
+    plan.notes.push_back(fmt::format("{} not converted, as in the reference (--mtp keeps {})", mtp_layers_text(verdict),
+                                     verdict.mtp_layers.size() == 1 ? "it" : "them"));
+  if (!verdict.strays.empty())
+    plan.notes.push_back(fmt::format("left out: {} that the model does not have, first {}",
+                                     plural(static_cast<i64>(verdict.strays.size()), "tensor"),
+                                     verdict.strays.front()));
 }
 
 Json read_config(const fs::path& from) {

@@ -29,8 +29,8 @@ struct OwnedPlan {
 Source open_source(const std::filesystem::path& directory);
 
 // For each rank the file that the reference's converter writes. Refuses sizes that do not divide the model before any
-// tensor is read. `n_experts`: 0, or what the caller believes the model has. `ignore_unused`:
-// see require_sound().
+// tensor is read. `n_experts`: 0, or what the caller believes the model has. `ignore_unused`: see
+// require_sound().
 OwnedPlan plan_convert(const std::filesystem::path& from, const std::filesystem::path& to, i64 n_experts, int ranks,
                        bool mtp, bool ignore_unused);
 
