@@ -35,12 +35,14 @@ STRAYS = {
 
 
 class UnusedTensors(Base):
-    def small(self, name, *more, **changes):
-        """Three layers with the embedded model's widths, in one file; `changes` of its configuration."""
+    def config(self, **changes):
         config = {**json.loads((TINY / "config.json").read_text()), "num_nextn_predict_layers": 0, **changes}
-        path = self.file("config.json", json.dumps({k: v for k, v in config.items() if v is not None}))
+        return self.file("config.json", json.dumps({k: v for k, v in config.items() if v is not None}))
+
+    def small(self, name, **changes):
+        """Three layers with the embedded model's widths, in one file; `changes` of its configuration."""
         out = self.folder / name
-        self.ok("synth", "--config", path, "--layers", 3, "--out", out, "--seed", 1, *more)
+        self.ok("synth", "--config", self.config(**changes), "--layers", 3, "--out", out, "--seed", 1)
         (out / INDEX).unlink()
         next(out.glob("*.safetensors")).rename(out / MODEL)
         return out
@@ -166,8 +168,8 @@ class UnusedTensors(Base):
 
     def test_files_of_ranks_are_judged_too(self):
         model = self.folder / "ranks"
-        self.ok("synth", "--config", TINY / "config.json", "--layers", 2, "--out", model, "--format", "sharded",
-                "--model-parallel", 2)
+        self.ok("synth", "--config", self.config(quantization_config=None), "--layers", 2, "--out", model,
+                "--format", "sharded", "--model-parallel", 2)
         self.ok("inspect", model)
         path = model / "model1-mp2.safetensors"
         write_file(path, {**read_file(path), "layers.0.attn.q_norm.bias": bf16(4)})
