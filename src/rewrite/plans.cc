@@ -28,6 +28,7 @@ RewritePlan start(const char* kind, const Source& source, const fs::path& from, 
   plan.kind = kind;
   plan.source = from;
   plan.target = to;
+  plan.warnings = source.args.warnings;
   for (const auto& file : source.files->files()) plan.source_files.push_back(file->path().filename().string());
   return plan;
 }
