@@ -43,9 +43,7 @@ std::unique_ptr<Backend> ModelFlags::backend() const {
 }
 
 void check_weights(const ModelSource& source, const ModelFlags& flags) {
-  const Verdict verdict = judge(source.args, *source.checkpoint, false);
-  require_sound(verdict, source.checkpoint->description(), flags.ignore_unused);
-  if (!source.directory.empty() && !verdict.mtp_layers.empty()) print_note("{} not used\n", mtp_layers_text(verdict));
+  require_sound(judge(source.args, *source.checkpoint, false), source.checkpoint->description(), flags.ignore_unused);
 }
 
 void refuse_ranks() {
@@ -66,14 +64,27 @@ void warn_of_idle_flags(const ModelFlags& flags, const ModelArgs& args) {
                               flags.session.max_seq_len, made_for));
 }
 
+ModelSource open_named_model(const std::string& model, const std::string& config) {
+  ModelSource source = open_model(model, config);
+  print_warnings(source.args.warnings);
+  return source;
+}
+
+void tell_of_model(const ModelArgs& args) {
+  print_note("{}\n", args.yarn_text());
+  if (args.n_mtp_layers > 0) print_note("{} not used\n", mtp_layers_text(args));
+}
+
 Session load_session(const ModelSource& source, const ModelFlags& flags) {
   check_weights(source, flags);
   warn_of_idle_flags(flags, source.args);
   constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
   ProgressLine line;
-  return Session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
+  Session session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
     if (total > kShown) line.show(done, total);
   });
+  tell_of_model(source.args);
+  return session;
 }
 
 void add_compute_flags(Command& command, ModelFlags& flags) {

@@ -58,12 +58,11 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
   for (const TensorInfo& info : checkpoint.tensors())
     if (!known.contains(info.name)) verdict.strays.push_back(checkpoint.stored_name(info.name));
   for (const std::string& name : untranslated) (is_derived(name) ? verdict.derived : verdict.strays).push_back(name);
-  for (i64 i = 0; i < args.n_mtp_layers; ++i) verdict.mtp_layers.push_back(args.n_layers + i);
   return verdict;
 }
 
 void require_sound(const Verdict& verdict, const std::string& source, bool ignore_unused) {
-  const auto& [missing, mismatched, strays, derived, mtp] = verdict;
+  const auto& [missing, mismatched, strays, derived] = verdict;
   CHECK(missing.empty(), "{} is incomplete: tensor {} is missing{}", source, missing.front(), more(missing.size(), 1));
   CHECK(mismatched.empty(), "{}: tensor {}{} (is its configuration right?)", source, mismatched.front(),
         more(mismatched.size(), 1));
@@ -75,9 +74,10 @@ void require_sound(const Verdict& verdict, const std::string& source, bool ignor
       source, strays.size(), strays.size() == 1 ? "" : "s", fmt::join(named, ", "), more(strays.size(), named.size()));
 }
 
-std::string mtp_layers_text(const Verdict& verdict) {
-  if (verdict.mtp_layers.empty()) return {};
-  return fmt::format("MTP layer{} {}", verdict.mtp_layers.size() == 1 ? "" : "s", fmt::join(verdict.mtp_layers, ", "));
+std::string mtp_layers_text(const ModelArgs& args) {
+  std::vector<i64> layers;
+  for (i64 i = 0; i < args.n_mtp_layers; ++i) layers.push_back(args.n_layers + i);
+  return layers.empty() ? "" : fmt::format("MTP layer{} {}", layers.size() == 1 ? "" : "s", fmt::join(layers, ", "));
 }
 
 }  // namespace fathom

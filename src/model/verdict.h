@@ -16,7 +16,6 @@ struct Verdict {
   std::vector<std::string> mismatched;  // "NAME is bf16 [2, 3], the configuration says bf16 [3, 3]"
   std::vector<std::string> strays;      // names that the model does not have
   std::vector<std::string> derived;     // buffers that follow from the configuration and are made anew
-  std::vector<i64> mtp_layers;          // multi-token-prediction layers that are there
 };
 
 // `mtp`: the multi-token-prediction layers must be whole; else they may be anything.
@@ -26,7 +25,7 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
 // named. `ignore_unused` lets the last pass. `source`: what the verdict is on.
 void require_sound(const Verdict& verdict, const std::string& source, bool ignore_unused);
 
-// "MTP layers 61 and 62"; empty without such layers.
-std::string mtp_layers_text(const Verdict& verdict);
+// "MTP layers 61, 62"; empty without such layers.
+std::string mtp_layers_text(const ModelArgs& args);
 
 }  // namespace fathom

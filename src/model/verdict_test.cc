@@ -68,7 +68,7 @@ TEST(Verdict, AllAreUsedOnEveryRank) {
       EXPECT_EQ(verdict.mismatched, Names{});
       EXPECT_EQ(verdict.strays, Names{});
       EXPECT_EQ(refusal(verdict, false), "none");
-      EXPECT_EQ(mtp_layers_text(verdict), "MTP layers 2, 3");
+      EXPECT_EQ(mtp_layers_text(small(2)), "MTP layers 2, 3");
     }
 }
 

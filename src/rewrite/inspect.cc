@@ -134,7 +134,7 @@ InspectReport inspect(const InspectOptions& options) {
 }
 
 void require_complete(const InspectReport& report) {
-  require_sound({report.missing, report.mismatched, report.stray_tensors, {}, {}}, report.source, false);
+  require_sound({report.missing, report.mismatched, report.stray_tensors, {}}, report.source, false);
 }
 
 }  // namespace fathom

@@ -29,6 +29,7 @@ RewritePlan start(const char* kind, const Source& source, const fs::path& from, 
   plan.kind = kind;
   plan.source = from;
   plan.target = to;
+  plan.warnings = source.args.warnings;
   for (const auto& file : source.files->files()) plan.source_files.push_back(file->path().filename().string());
   return plan;
 }
@@ -54,10 +55,10 @@ bool is_companion(const std::string& name) {
 }
 
 // What is not rewritten, told.
-void note_left_out(RewritePlan& plan, const Verdict& verdict, bool mtp) {
-  if (!mtp && !verdict.mtp_layers.empty())
-    plan.notes.push_back(fmt::format("{} not converted, as in the reference (--mtp keeps {})", mtp_layers_text(verdict),
-                                     verdict.mtp_layers.size() == 1 ? "it" : "them"));
+void note_left_out(RewritePlan& plan, const ModelArgs& args, const Verdict& verdict, bool mtp) {
+  if (!mtp && args.n_mtp_layers > 0)
+    plan.notes.push_back(fmt::format("{} not converted, as in the reference (--mtp keeps {})", mtp_layers_text(args),
+                                     args.n_mtp_layers == 1 ? "it" : "them"));
   if (!verdict.strays.empty())
     plan.notes.push_back(fmt::format("left out: {} that the model does not have, first {}",
                                      plural(static_cast<i64>(verdict.strays.size()), "tensor"),
@@ -140,7 +141,7 @@ OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, 
     for (const ManifestEntry& entry : manifest(args, rank, ranks, mtp, owned.source.files.get()))
       plan.add(file, entry.full.name, *owned.source.stored->of_reference(entry.full.name), entry.slice);
   }
-  note_left_out(plan, verdict, mtp);
+  note_left_out(plan, args, verdict, mtp);
   plan.copies = files_of(from, [](const std::string& name) {
     return (name.find("token") != std::string::npos && is_companion(name)) || name == "generation_config.json" ||
            name == "chat_template.jinja" || name == kConfigFile;

@@ -86,7 +86,7 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
   const std::vector<OutputFile> outputs = options.sharded ? plan_sharded(args, *checkpoint, options.model_parallel)
                                                           : plan_hf(args, *checkpoint, options.max_shard_bytes);
   check_folder(options.out);
-  SynthesisReport report;
+  SynthesisReport report{.warnings = args.warnings};
   i64 total = 0, done = 0;
   for (const OutputFile& output : outputs) total += output.bytes;
   ThreadPool pool(options.threads);
