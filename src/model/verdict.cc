@@ -64,7 +64,7 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
 void require_sound(const Verdict& verdict, const std::string& source, bool ignore_unused) {
   const auto& [missing, mismatched, strays, derived] = verdict;
   CHECK(missing.empty(), "{} is incomplete: tensor {} is missing{}", source, missing.front(), more(missing.size(), 1));
-  CHECK(mismatched.empty(), "{}: tensor {}{} (is its configuration right?)", source, mismatched.front(),
+  CHECK(mismatched.empty(), "{}: tensor {}{}; is the configuration this model's?", source, mismatched.front(),
         more(mismatched.size(), 1));
   if (strays.empty() || ignore_unused) return;
   const std::span named(strays.data(), std::min<std::size_t>(3, strays.size()));

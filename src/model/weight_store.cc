@@ -68,8 +68,8 @@ void WeightStore::upload(const Tensor& y, std::span<const float> values) {
 const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const {
   const TensorInfo* stored = checkpoint_->find(entry.full.name);
   const std::string name = checkpoint_->stored_name(entry.full.name);
-  CHECK(stored != nullptr, "{} has no tensor {} (expected {} {})", checkpoint_->description(), name,
-        list_of(allowed), to_string(entry.full.shape));
+  CHECK(stored != nullptr, "{} has no tensor {} (expected {} {})", checkpoint_->description(), name, list_of(allowed),
+        to_string(entry.full.shape));
   const Shape expected = checkpoint_->shards() > 1 ? entry.shape() : entry.full.shape;
   CHECK(stored->shape == expected, "{}: tensor {} has shape {}, the configuration says {}", checkpoint_->description(),
         name, to_string(stored->shape), to_string(expected));

@@ -290,7 +290,7 @@ class Errors(GenerateTest):
     def test_config_and_checkpoint_that_disagree(self):
         config = self.file("args.json", (TINY / "args.json").read_text())
         edit_json(config, inter_dim=1024)
-        self.refuses(1, ["layers.0.ffn.w1", "768", "1024"], "--config", config)
+        self.refuses(1, ["model.layers.0.mlp.gate_proj.weight is e4m3 [768, 256]", "e4m3 [1024, 256]"], "--config", config)
 
     def test_config(self):
         config = self.file("args.json", (TINY / "args.json").read_text())
