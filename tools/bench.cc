@@ -32,6 +32,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 ModelArgs bench_args(const Flags& flags) {
   ModelArgs args = load_config(flags.config);
+  print_warnings(args.warnings);
   if (!flags.dtype.empty()) args.dtype = flags.dtype;
   if (flags.layers > 0) cut_layers(args, flags.layers);
   return args;
@@ -137,6 +138,7 @@ void bench_load(const Flags& flags) {
   const auto backend = create_backend(flags.device, flags.threads);
   const auto start = Clock::now();
   const ModelSource source = open_model(flags.load, flags.config, 0, 1);
+  print_warnings(source.args.warnings);
   i64 bytes = 0;
   WeightStore store(*source.checkpoint, *backend, 0, 1, flags.mmap, [&](i64 read) { bytes = read; });
   const ComputeOptions options;

@@ -59,13 +59,23 @@ void warn_of_idle_flags(const ModelFlags& flags, const ModelArgs& args) {
                               flags.session.max_seq_len, made_for));
 }
 
+ModelSource open_named_model(const std::string& model, const std::string& config) {
+  ModelSource source = open_model(model, config);
+  print_warnings(source.args.warnings);
+  return source;
+}
+
+void tell_of_yarn(const ModelArgs& args) { print_note("{}\n", args.yarn_text()); }
+
 Session load_session(const ModelSource& source, const ModelFlags& flags) {
   warn_of_idle_flags(flags, source.args);
   constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
   ProgressLine line;
-  return Session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
+  Session session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
     if (total > kShown) line.show(done, total);
   });
+  tell_of_yarn(source.args);
+  return session;
 }
 
 void add_compute_flags(Command& command, ModelFlags& flags) {

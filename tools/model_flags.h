@@ -32,7 +32,13 @@ void refuse_ranks();
 // Says on stderr which flags do nothing for this model, or ask more of it than it was made for.
 void warn_of_idle_flags(const ModelFlags& flags, const ModelArgs& args);
 
-// The model on its device; shows on a terminal how far the weights are read.
+// The model that the user named. Says on stderr what is odd about its configuration.
+ModelSource open_named_model(const std::string& model, const std::string& config);
+
+// Says on stderr whether YaRN is on, with its factor, or why not: when a model is ready.
+void tell_of_yarn(const ModelArgs& args);
+
+// The model on its device; tells of YaRN; shows on a terminal how far the weights are read.
 Session load_session(const ModelSource& source, const ModelFlags& flags);
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.

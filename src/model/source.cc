@@ -5,6 +5,7 @@
 
 #include "checkpoint/synthetic.h"
 #include "model/manifest.h"
+#include "model/paired_rope.h"
 
 namespace fathom {
 namespace {
@@ -16,6 +17,7 @@ constexpr std::string_view kPrefix = "synthetic:";
 ModelSource open_synthetic(const SyntheticName& name, const std::string& text, const std::string& config_file) {
   ModelSource source;
   source.args = load_config(config_file.empty() ? name.config : fs::path(config_file));
+  source.args.rope_interleave = true;  // made-up rows have no order
   source.checkpoint = make_synthetic(source.args, name.seed, text);
   if (fs::exists(name.config / "tokenizer.json")) source.directory = name.config;
   return source;
@@ -83,6 +85,10 @@ ModelSource open_model(const std::string& path_or_synthetic, const std::string& 
   source.checkpoint = open_checkpoint(directory, rank, world_size);
   source.directory = directory;
   learn_from_weights(source.args, *source.checkpoint);
+  if (!source.args.rope_interleave) {
+    source.checkpoint = std::make_unique<PairedRopeCheckpoint>(std::move(source.checkpoint), source.args);
+    source.args.rope_interleave = true;
+  }
   return source;
 }
 

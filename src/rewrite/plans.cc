@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "checkpoint/json_text.h"
 #include "model/manifest.h"
+#include "model/paired_rope.h"
 #include "model/source.h"
 
 namespace fathom {
@@ -27,6 +28,7 @@ RewritePlan start(const char* kind, const Source& source, const fs::path& from, 
   plan.kind = kind;
   plan.source = from;
   plan.target = to;
+  plan.warnings = source.args.warnings;
   for (const auto& file : source.files->files()) plan.source_files.push_back(file->path().filename().string());
   return plan;
 }
@@ -88,6 +90,20 @@ Json read_config(const fs::path& from) {
   return config;
 }
 
+// Carries the plan out with the rows of rotated parts in the order of pairs, which `config` then says, if the source
+// has them in halves. `view`: what the plan reads.
+void pair_rope(OwnedPlan& owned, std::unique_ptr<Checkpoint> view, Json& config) {
+  ModelArgs& args = owned.source.args;
+  if (!args.rope_interleave) {
+    view = view ? std::make_unique<PairedRopeCheckpoint>(std::move(view), args)
+                : std::make_unique<PairedRopeCheckpoint>(*owned.source.stored, args);
+    args.rope_interleave = true;
+    config["rope_interleave"] = true;
+  }
+  owned.plan.checkpoint = view ? view.get() : owned.source.stored.get();
+  owned.view = std::move(view);
+}
+
 // One output for each file of the source, in order.
 std::vector<OutputFile> outputs_like(const Source& source) {
   std::vector<OutputFile> outputs;
@@ -131,7 +147,6 @@ OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, 
   args.validate_world_size(ranks);
   RewritePlan& plan = owned.plan = start("convert", owned.source, from, to);
   plan.options = {{"model_parallel", std::to_string(ranks)}, {"mtp", mtp ? "true" : "false"}};
-  plan.checkpoint = owned.source.stored.get();
   for (int rank = 0; rank < ranks; ++rank) {
     OutputFile& file = plan.outputs.emplace_back();
     file.name = fmt::format("model{}-mp{}.safetensors", rank, ranks);
@@ -144,6 +159,13 @@ OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, 
            name == "chat_template.jinja" || name == kConfigFile;
   });
   if (!mtp) args.n_mtp_layers = 0;
+  const bool edited = !args.rope_interleave && fs::exists(from / kConfigFile);
+  Json config = edited ? read_config(from) : Json::object();
+  pair_rope(owned, nullptr, config);
+  if (edited) {
+    plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
+    std::erase(plan.copies, kConfigFile);
+  }
   plan.texts["args.json"] = to_json(args).dump(2) + "\n";
   return owned;
 }
@@ -184,7 +206,6 @@ OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_
   auto view = std::make_unique<QuantizedCheckpoint>(*source.stored, matrices, power_of_two_scales);
   RewritePlan& plan = owned.plan = start("quantize", source, from, to);
   plan.options = {{"format", power_of_two_scales ? "fp8-ue8m0" : "fp8"}};
-  plan.checkpoint = view.get();
   std::vector<OutputFile> outputs = outputs_like(source);
   for (const TensorInfo& info : view->tensors()) {
     const TensorInfo* matrix = view->matrix_of_scale(info);
@@ -192,8 +213,8 @@ OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_
     plan.add(output_named(outputs, source.stored->file_of(stored)), info.name, info, {}, matrix != nullptr);
   }
   config["quantization_config"] = to_hf_config(args)["quantization_config"];
+  pair_rope(owned, std::move(view), config);
   finish_hf(plan, std::move(outputs), config);
-  owned.view = std::move(view);
   return owned;
 }
 

@@ -93,6 +93,7 @@ void check_scales(const SafetensorsFile& file, VerifyReport& report) {
 void check_architecture(const fs::path& directory, VerifyReport& report) {
   try {
     const InspectReport found = inspect({.model = directory.string(), .config = {}});
+    report.warnings = found.args.warnings;
     for (const std::string& name : found.missing) report.faults.push_back(fmt::format("tensor {} is missing", name));
     for (const std::string& text : found.mismatched) report.faults.push_back("tensor " + text);
     for (const std::string& name : found.stray_tensors)

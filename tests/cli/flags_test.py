@@ -109,7 +109,7 @@ class Flags(CliTest):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(result.stderr.decode().count("fathom: warning: "), 1, result.stderr)
             self.assertIn(f"fathom: warning: {text}", result.stderr.decode())
-        self.assertEqual(run("chat", "--max-seq-len", "16384").stderr, b"")
+        self.assertNotIn(b"warning", run("chat", "--max-seq-len", "16384").stderr)
 
     def test_ranks_of_a_launcher_are_not_taken_for_one_process(self):
         for args in (["chat"], ["generate", "--ckpt-path", TINY, "--input-file", self.file("p", "x")],

@@ -69,7 +69,8 @@ class Reference(GenerateTest):
         path = self.file("prompts.txt", "hi\n")
         result = run("generate", "--ckpt-path", TINY, "--input-file", path, "--max-new-tokens", "1")
         lines = result.stderr.decode().splitlines()
-        self.assertEqual(len(lines), 2, lines)
+        self.assertEqual(len(lines), 3, lines)
+        self.assertEqual(lines.pop(0), "YaRN is on: factor 4, from a context of 4096 tokens")
         self.assertTrue(lines[0].startswith("ModelArgs(max_batch_size=8, max_seq_len=16384, dtype='fp8', "),
                         lines[0])
         for part in ("max_new_tokens=1,", "temperature=0.2,", "seed=965", "interactive=false"):
