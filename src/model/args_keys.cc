@@ -25,7 +25,7 @@ struct Key {
   std::string_view neutral = {};  // the value, as JSON, that changes nothing; empty: only null does
 };
 
-constexpr Use kUsed = Use::used, kHarmless = Use::harmless, kChanges = Use::changes;
+constexpr Use kHarmless = Use::harmless, kChanges = Use::changes;
 
 constexpr Key kTopKeys[] = {
     // Read by args_hf.cc and args_json.cc.

@@ -71,7 +71,7 @@ TEST(Args, WrittenJsonReadsBackTheSame) {
   const auto tiny = to_json(load_model_args(source_dir() / "models/tiny/config.json"));
   EXPECT_EQ(tiny["gate_bias"], true);
   EXPECT_EQ(tiny["n_mtp_layers"], 1);
-  EXPECT_EQ(tiny["eos_token_ids"], json::array({1}));
+  EXPECT_EQ(tiny["eos_token_ids"], nlohmann::ordered_json::array({1}));
   EXPECT_FALSE(tiny.contains("yarn"));
 }
 
