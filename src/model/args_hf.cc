@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json_text.h"
+#include "model/args_family.h"
 #include "model/args_keys.h"
 
 namespace fathom {

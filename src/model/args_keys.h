@@ -9,12 +9,6 @@
 
 namespace fathom {
 
-// How a model of this "model_type" and these "architectures" is read.
-enum class Family { v2, v3 };
-
-// Throws Error naming the model when it is of another family, or when the two disagree.
-Family family_of(const nlohmann::json& config, const std::string& source_name);
-
 // Throws Error naming the first key with a value that asks for other arithmetic than this program's. Gives the keys
 // that nobody knows ("rope_scaling.x" for those of a known object). A key that is null says nothing.
 std::vector<std::string> judge_keys(const nlohmann::json& config, const std::string& source_name);

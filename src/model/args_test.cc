@@ -71,7 +71,7 @@ TEST(Args, WrittenJsonReadsBackTheSame) {
   const auto tiny = to_json(load_model_args(source_dir() / "models/tiny/config.json"));
   EXPECT_EQ(tiny["gate_bias"], true);
   EXPECT_EQ(tiny["n_mtp_layers"], 1);
-  EXPECT_EQ(tiny["eos_token_ids"], json::array({1}));
+  EXPECT_EQ(tiny["eos_token_ids"], nlohmann::ordered_json::array({1}));
   EXPECT_FALSE(tiny.contains("yarn"));
 }
 
@@ -222,6 +222,28 @@ TEST(Args, UnknownKeysAreToldInOneWarning) {
             "quantization_config.way");
   for (int i = 0; i < 10; ++i) config[fmt::format("made_up_{}", i)] = i;
   EXPECT_NE(parse_model_args(config.dump(), "c").warnings.at(0).find(" and 5 more"), std::string::npos);
+}
+
+// The keys of config.json as published with DeepSeek-V2, V3, V3.1 and R1, Moonlight and Kimi-K2, and as transformers
+// writes it, beside those of the embedded model.
+TEST(Args, PublishedKeysAreAllKnown) {
+  json config = v3_config();
+  config.update(json::parse(R"({
+    "_attn_implementation_autoset": true, "_name_or_path": "x", "attention_dropout": 0.0, "attention_bias": false,
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"}, "aux_loss_alpha": 0.001, "ep_size": 1,
+    "initializer_range": 0.02, "moe_layer_freq": 1, "pretraining_tp": 1, "seq_aux": true, "pad_token_id": 163839,
+    "transformers_version": "4.33.1", "use_cache": true, "num_key_value_heads": 4, "head_dim": 64, "qk_head_dim": 192,
+    "rope_interleave": true, "dtype": "bfloat16", "output_router_logits": false, "mlp_bias": false,
+    "return_dict": true, "output_attentions": false, "output_hidden_states": false, "torchscript": false,
+    "is_decoder": false, "is_encoder_decoder": false, "add_cross_attention": false, "pruned_heads": {},
+    "chunk_size_feed_forward": 0, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": null})"));
+  config["rope_parameters"] = config["rope_scaling"];
+  config["rope_parameters"]["rope_theta"] = 10000;
+  config["rope_parameters"]["rope_type"] = "yarn";
+  config["rope_scaling"] = nullptr;
+  config["quantization_config"]["scale_fmt"] = "ue8m0";
+  config["quantization_config"]["modules_to_not_convert"] = {"lm_head"};
+  EXPECT_EQ(parse_model_args(config.dump(), "c").warnings, std::vector<std::string>());
 }
 
 TEST(Args, SaysWhetherYarnIsOnAndWhyNot) {

@@ -87,6 +87,10 @@ class Flags(CliTest):
             self.refused(1, ["7 layers", "has 6"], *args, "--layers", "7")
         self.assertFalse((self.folder / "x").exists())
 
+    def test_sizes(self):
+        for size in ("many", "0", "-5GB", "1.5GB", "5gb", "99999999999GB", "GB", "5 GB"):
+            self.refused(2, "is no size", "synth", "--config", ARGS, "--out", self.folder / "x", "--max-shard-size", size)
+
     def test_an_empty_model_is_not_the_embedded_one(self):
         self.refused(2, "model", "chat", "")
         self.refused(2, "model", "inspect", "")
