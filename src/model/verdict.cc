@@ -42,12 +42,12 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
   Verdict verdict;
   const std::vector<std::string> untranslated = checkpoint.untranslated();
   const auto entries = manifest(args, rank, checkpoint.shards(), true, &checkpoint);
-  std::unordered_set<std::string_view> known;
+  std::unordered_set<std::string> known;  // as the files call them: two tensors may be one of theirs
   for (const ManifestEntry& entry : entries) {
-    known.insert(entry.full.name);
+    const std::string name = checkpoint.stored_name(entry.full.name);
+    known.insert(name);
     if (entry.group == "mtp" && !mtp) continue;
     const TensorInfo* found = checkpoint.find(entry.full.name);
-    const std::string name = checkpoint.stored_name(entry.full.name);
     const Shape wanted = checkpoint.shards() > 1 ? entry.shape() : entry.full.shape;
     if (found == nullptr)
       verdict.missing.push_back(instead(name, untranslated));
@@ -56,7 +56,7 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
                                                to_string(found->shape), name_of(entry.full.dtype), to_string(wanted)));
   }
   for (const TensorInfo& info : checkpoint.tensors())
-    if (!known.contains(info.name)) verdict.strays.push_back(checkpoint.stored_name(info.name));
+    if (std::string name = checkpoint.stored_name(info.name); !known.contains(name)) verdict.strays.push_back(name);
   for (const std::string& name : untranslated) (is_derived(name) ? verdict.derived : verdict.strays).push_back(name);
   return verdict;
 }

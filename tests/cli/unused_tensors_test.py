@@ -8,6 +8,7 @@ from fathom_cli import TINY, edit_json, run
 MODEL = "model.safetensors"
 KV_A = "model.layers.0.self_attn.kv_a_proj_with_mqa"
 LAYER = "model.layers.2."
+SHARED = ("3.embed_tokens.weight", "3.shared_head.head.weight")  # which layers for prediction may take from the model
 HIDDEN, EXPERT = 256, 128  # widths of the embedded model
 
 
@@ -128,6 +129,11 @@ class UnusedTensors(Base):
             for command in self.looking(model).values():
                 self.assertEqual(run(*command).returncode, 1)
         mtp = self.bf16_model("mtp", num_nextn_predict_layers=2)
+        self.edit(mtp, lambda tensors: {n: t for n, t in tensors.items() if not n.endswith(SHARED)})
+        beyond = sum(name.startswith(LAYER[:-2]) and int(name.split(".")[2]) > 1 for name in read_file(mtp / MODEL))
+        edit_json(mtp / "config.json", num_hidden_layers=2)  # embedding and head, which those layers share, are used
+        self.refused_everywhere(mtp, [f"has {beyond} tensors that", f"(and {beyond - 3} more)"])
+        edit_json(mtp / "config.json", num_hidden_layers=3)
         for command in self.running(mtp).values():
             self.assertIn("MTP layers 3, 4 not used\n", self.note_of(*command))
         convert = self.loading(mtp)["convert"]
