@@ -85,7 +85,6 @@ class Connection final : public Channel, public std::enable_shared_from_this<Con
  private:
   static constexpr bool kSecure = !std::is_same_v<Stream, tcp::socket>;
   static constexpr std::chrono::seconds kLinger{2};                 // for the last bytes before a connection is closed
-  static constexpr std::size_t kReadAhead = std::size_t{64} << 10;  // bytes of next requests kept while one is answered
 
   void read_head(std::chrono::seconds time) {
     parser_.emplace();
@@ -154,9 +153,10 @@ class Connection final : public Channel, public std::enable_shared_from_this<Con
     watch();
   }
 
-  // While an answer is under way, a read waits: it ends when the client leaves.
+  // While an answer is under way, a read waits: it ends when the client leaves. Not where the next request is there
+  // already, which is read in its turn.
   void watch() {
-    if (watching_ || buffer_.size() >= kReadAhead) return;
+    if (watching_ || buffer_.size() > 0) return;
     watching_ = true;
     stream_.async_read_some(buffer_.prepare(4096),
                             [self = this->shared_from_this()](error_code error, std::size_t bytes) {
@@ -208,9 +208,10 @@ class Connection final : public Channel, public std::enable_shared_from_this<Con
 
   void drop_answer() {
     if (!answer_) return;
+    std::function<void()> leave;  // may hold the exchange, whose end takes the lock
     {
       const std::unique_lock lock(answer_->mutex);
-      answer_->leave = nullptr;
+      leave = std::exchange(answer_->leave, nullptr);
     }
     answer_.reset();
     --site_.answering;

@@ -111,7 +111,7 @@ void Routes::operator()(const std::shared_ptr<http::Exchange>& plain) {
   if (!one && route == routes_.end())
     return exchange->respond(openai_error(404, fmt::format("there is no '{}' here", request.path)));
   const Route target = one ? Route{"GET", one_model} : route->second;
-  if (request.method != target.method) {
+  if (request.method != target.method && !(request.method == "HEAD" && target.method == std::string_view("GET"))) {
     http::Response wrong = openai_error(405, fmt::format("'{}' takes {}", request.path, target.method));
     wrong.headers.emplace_back("Allow", target.method);
     return exchange->respond(std::move(wrong));
