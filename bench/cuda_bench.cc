@@ -123,7 +123,7 @@ struct GemmCase {
 
 void gemm(const Device& device, Form form, const GemmCase& c, Type y_type, bool compare) {
   Memory memory;
-  cudaStream_t s = nullptr;
+  Stream s{nullptr, device};
   const i64 groups = c.counts.empty() ? 1 : static_cast<i64>(c.counts.size());
   Product p;
   Matrix& matrix = p.part[0].w;
@@ -165,12 +165,12 @@ void gemm(const Device& device, Form form, const GemmCase& c, Type y_type, bool 
     Product twin = p;
     twin.x = plain_x, twin.x_scale = plain_scale, twin.x_scale_stride = 0;
     twin.part[0].y = want;
-    simple_product(s, device, twin, {});
-    gemm_product(s, device, p, {});
+    simple_product(s, twin, {});
+    gemm_product(s, p, {});
     check(cudaDeviceSynchronize());
     text = distance(y, want, y_type, c.rows, c.out);
   } else {
-    const double ms = milliseconds(s, [&] { gemm_product(s, device, p, {}); });
+    const double ms = milliseconds(s, [&] { gemm_product(s, p, {}); });
     text = fmt::format("{:8.1f} us {:7.1f} TFLOP/s {:6.0f} GB/s of weights", ms * 1e3,
                        2e-9 * static_cast<double>(c.rows * c.out * c.in) / ms,
                        1e-6 * static_cast<double>(groups * c.out * c.in * (form == Form::bf16 ? 2 : 1)) / ms);
@@ -183,7 +183,7 @@ void gemm(const Device& device, Form form, const GemmCase& c, Type y_type, bool 
 // Heads: per-head products, and the expansion of latents to keys (transposed) and values.
 void heads(const Device& device, i64 tokens, i64 heads, bool transposed) {
   Memory memory;
-  cudaStream_t s = nullptr;
+  Stream s{nullptr, device};
   Array x = array(memory.take<std::uint16_t>(tokens * 576), Type::bf16, {tokens, 1, 512});
   x.stride[0] = 576;
   fill_random(s, array(x.data, Type::bf16, {tokens, 576}), 4);
@@ -210,18 +210,18 @@ void heads(const Device& device, i64 tokens, i64 heads, bool transposed) {
   twin.part[0].w.data = w.data, twin.part[0].y = want.data, twin.w_transposed = false;
   check(cudaMemset(y.data, 0, static_cast<std::size_t>(tokens * heads * 512)));
   check(cudaMemset(want.data, 0, static_cast<std::size_t>(tokens * heads * 512)));
-  simple_product(s, device, twin, {});
-  gemm_product(s, device, p, {});
+  simple_product(s, twin, {});
+  gemm_product(s, p, {});
   check(cudaDeviceSynchronize());
   const std::string text = distance(y.data, want.data, Type::bf16, tokens, heads * 256);
-  const double ms = milliseconds(s, [&] { gemm_product(s, device, p, {}); });
+  const double ms = milliseconds(s, [&] { gemm_product(s, p, {}); });
   fmt::print("expand {} heads {} tokens {}: {:.1f} us {:.1f} TFLOP/s {}\n", transposed ? "keys" : "values", heads,
              tokens, ms * 1e3, 2e-9 * static_cast<double>(tokens * heads * 128 * 512) / ms, text);
 }
 
 void attend(const Device& device, const std::vector<std::pair<int, int>>& sequences, i64 heads, bool compare) {
   Memory memory;
-  cudaStream_t s = nullptr;
+  Stream s{nullptr, device};
   std::vector<std::int32_t> positions, starts{0}, lens, context{0};
   double work = 0;
   for (const auto& [cached, fresh] : sequences) {
@@ -250,11 +250,11 @@ void attend(const Device& device, const std::vector<std::pair<int, int>>& sequen
   std::string text;
   if (compare) {
     attend_expanded_simple(s, want, q, {kv, k_pe}, seqs, scale);
-    attend_prompt(s, device, o, q, {kv, k_pe}, seqs, scale);
+    attend_prompt(s, o, q, {kv, k_pe}, seqs, scale);
     check(cudaDeviceSynchronize());
     text = distance(o.data, want.data, Type::bf16, t, heads * 128);
   } else {
-    const double ms = milliseconds(s, [&] { attend_prompt(s, device, o, q, {kv, k_pe}, seqs, scale); });
+    const double ms = milliseconds(s, [&] { attend_prompt(s, o, q, {kv, k_pe}, seqs, scale); });
     text = fmt::format("{:8.1f} us {:7.1f} TFLOP/s", ms * 1e3, 2e-9 * 320 * work * static_cast<double>(heads) / ms);
   }
   fmt::print("attend {} sequences {} tokens {} context {} heads {}\n", sequences.size(), t, total, heads, text);

@@ -29,6 +29,12 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// A device that this process cannot use any more: whatever is run on it from now on fails too.
+class DeviceLost : public Error {
+ public:
+  using Error::Error;
+};
+
 // Throws Error with the formatted message.
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {

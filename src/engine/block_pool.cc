@@ -1,5 +1,7 @@
 #include "engine/block_pool.h"
 
+#include <utility>
+
 namespace fathom {
 
 BlockPool::BlockPool(i64 blocks, i64 block_size) : block_size_(block_size) {
@@ -36,9 +38,7 @@ std::optional<std::int32_t> BlockPool::allocate() {
   } else if (!idle_.empty()) {
     block = idle_.front();
     idle_.pop_front();
-    State& given_up = state(block);
-    by_content_.erase(by_content_.find(*given_up.key));
-    given_up.key = nullptr;
+    by_content_.erase(by_content_.find(*std::exchange(state(block).key, nullptr)));
   } else {
     return std::nullopt;
   }
@@ -52,25 +52,39 @@ BlockPool::Match BlockPool::match(std::span<const TokenId> ids, i64 limit) {
     const auto part = ids.subspan(static_cast<std::size_t>(i * block_size_), static_cast<std::size_t>(block_size_));
     const auto at = by_content_.find(Key{found.serial, {part.begin(), part.end()}});
     if (at == by_content_.end()) break;
-    State& known = state(at->second.block);
-    if (known.references++ == 0) idle_.erase(known.idle);
+    take(at->second.block);
     found.blocks.push_back(at->second.block);
     found.serial = at->second.serial;
   }
   return found;
 }
 
-i64 BlockPool::publish(std::int32_t block, i64 parent, std::span<const TokenId> ids) {
+BlockPool::Published BlockPool::publish(std::int32_t block, i64 parent, std::span<const TokenId> ids) {
   State& full = state(block);
   CHECK(full.references > 0 && full.key == nullptr, "block {} cannot be published: {} references, {}", block,
         full.references, full.key == nullptr ? "unpublished" : "already published");
   CHECK(static_cast<i64>(ids.size()) == block_size_, "a full block holds {} tokens, not {}", block_size_, ids.size());
   const auto [at, fresh] = by_content_.try_emplace(Key{parent, {ids.begin(), ids.end()}}, Entry{block, next_serial_});
+  const Entry& known = at->second;
   if (fresh) {
     ++next_serial_;
     full.key = &at->first;
+  } else {
+    take(known.block);
+    release(block);
   }
-  return at->second.serial;
+  return {known.block, known.serial};
+}
+
+void BlockPool::forget(std::int32_t block) {
+  State& used = state(block);
+  CHECK(used.references > 0, "block {} is forgotten without being in use", block);
+  if (used.key != nullptr) by_content_.erase(by_content_.find(*std::exchange(used.key, nullptr)));
+}
+
+void BlockPool::take(std::int32_t block) {
+  State& known = state(block);
+  if (known.references++ == 0) idle_.erase(known.idle);
 }
 
 void BlockPool::release(std::int32_t block) {

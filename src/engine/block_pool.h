@@ -37,9 +37,17 @@ class BlockPool {
   // The longest chain of known full blocks, at most `limit`, that holds the beginning of `ids`.
   Match match(std::span<const TokenId> ids, i64 limit);
 
-  // Makes a full block findable: it holds `ids` (block_size of them) after the prefix named `parent`. Returns the
-  // serial number of prefix + ids; when another block holds the same already, that one stays the findable one.
-  i64 publish(std::int32_t block, i64 parent, std::span<const TokenId> ids);
+  struct Published {
+    std::int32_t block = 0;
+    i64 serial = kRoot;  // of prefix + ids
+  };
+  // Makes a full block findable: it holds `ids` (block_size of them) after the prefix named `parent`. When another
+  // block holds the same already, the caller's reference moves to that one: who holds a findable block therefore holds
+  // those before it, and a prefix is given up from its end.
+  Published publish(std::int32_t block, i64 parent, std::span<const TokenId> ids);
+
+  // Makes a block in use findable no more, such as one whose content proved wrong.
+  void forget(std::int32_t block);
 
   // Gives back one reference. A findable block without references waits for reuse, the latest released last.
   void release(std::int32_t block);
@@ -66,6 +74,8 @@ class BlockPool {
     std::list<std::int32_t>::iterator idle;  // its place in idle_, when findable and without references
   };
 
+  // One more reference on a findable block.
+  void take(std::int32_t block);
   State& state(std::int32_t block);
   const State& state(std::int32_t block) const;
 

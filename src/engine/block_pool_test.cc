@@ -40,7 +40,7 @@ TEST(BlockPool, RefusesMisuse) {
 TEST(BlockPool, FindsTheLongestKnownBeginning) {
   BlockPool pool(4, 2);
   const auto a = *pool.allocate(), b = *pool.allocate();
-  const i64 first = pool.publish(a, BlockPool::kRoot, Ids{1, 2});
+  const i64 first = pool.publish(a, BlockPool::kRoot, Ids{1, 2}).serial;
   pool.publish(b, first, Ids{3, 4});
   pool.release(b);
   pool.release(a);
@@ -71,12 +71,43 @@ TEST(BlockPool, GivesUpTheLongestUnusedFirst) {
 TEST(BlockPool, KeepsOneOfTwoBlocksWithEqualContent) {
   BlockPool pool(3, 1);
   const auto a = *pool.allocate(), b = *pool.allocate(), c = *pool.allocate();
-  const i64 serial = pool.publish(a, BlockPool::kRoot, Ids{7});
-  EXPECT_EQ(pool.publish(b, BlockPool::kRoot, Ids{7}), serial);
-  pool.publish(c, serial, Ids{8});  // continues b, is found after a
-  pool.release(b);
+  const i64 serial = pool.publish(a, BlockPool::kRoot, Ids{7}).serial;
+  const auto known = pool.publish(b, BlockPool::kRoot, Ids{7});
+  EXPECT_EQ(known.block, a);  // b is given back for it
+  EXPECT_EQ(known.serial, serial);
+  EXPECT_EQ(pool.references(a), 2);
+  EXPECT_EQ(pool.references(b), 0);
+  pool.publish(c, serial, Ids{8});
   EXPECT_EQ(pool.cached(), 2);
   EXPECT_EQ(pool.match(Ids{7, 8}, 2).blocks, (std::vector{a, c}));
+}
+
+// The second holder of a beginning outlives the first; what it added is found as long as the beginning is.
+TEST(BlockPool, PrefixesAreGivenUpFromTheirEnd) {
+  BlockPool pool(3, 1);
+  const auto a = *pool.allocate(), b = *pool.allocate();
+  pool.publish(a, BlockPool::kRoot, Ids{7});
+  const auto parent = pool.publish(b, BlockPool::kRoot, Ids{7});
+  const auto c = *pool.allocate();
+  pool.publish(c, parent.serial, Ids{8});
+  pool.release(a);  // the first holder ends, then the second
+  pool.release(c), pool.release(parent.block);
+  pool.allocate();  // b was given back
+  EXPECT_EQ(*pool.allocate(), c);
+  EXPECT_EQ(pool.match(Ids{7, 8}, 2).blocks, (std::vector{a}));
+}
+
+TEST(BlockPool, ForgottenBlocksAreNotFound) {
+  BlockPool pool(2, 1);
+  const auto a = *pool.allocate();
+  EXPECT_THROW(pool.forget(1 - a), Error);
+  pool.publish(a, BlockPool::kRoot, Ids{7});
+  pool.forget(a), pool.forget(a);
+  EXPECT_TRUE(pool.match(Ids{7}, 1).blocks.empty());
+  EXPECT_EQ(pool.cached(), 0);
+  pool.release(a);
+  EXPECT_EQ(pool.available(), 2);
+  EXPECT_EQ(*pool.allocate(), a);  // empty, not kept for its content
 }
 
 // Random scripts against a plain record of what every block holds.
@@ -102,9 +133,10 @@ TEST(BlockPool, RandomScriptsKeepTheirInvariants) {
           const auto block = pool.allocate();
           if (!block) break;
           const auto start = ids.begin() + static_cast<i64>(found.blocks.size()) * size;
-          found.serial = pool.publish(*block, found.serial, Ids(start, start + size));
-          holds[*block] = Ids(ids.begin(), start + size);
-          found.blocks.push_back(*block);
+          const auto known = pool.publish(*block, found.serial, Ids(start, start + size));
+          found.serial = known.serial;
+          holds[known.block] = Ids(ids.begin(), start + size);
+          found.blocks.push_back(known.block);
         }
         held.push_back({found.blocks, ids});
       } else {

@@ -6,7 +6,7 @@
 namespace fathom {
 namespace {
 
-constexpr std::size_t kMost = 256;  // recordings, of about a mebibyte each; then all are made anew
+constexpr std::size_t kMost = 256;  // recordings, of about a mebibyte each
 
 }  // namespace
 
@@ -16,24 +16,27 @@ i64 DecodeGraphs::rounded_context(i64 context) {
 }
 
 void DecodeGraphs::run(i64 batch, i64 context, const std::function<void()>& pass) {
-  if (recorded_.size() >= kMost && !recorded_.contains({batch, context})) recorded_.clear();
+  if (recorded_.size() >= kMost && !recorded_.contains({batch, context}))
+    recorded_.erase(std::ranges::min_element(recorded_, {}, [](const auto& one) { return one.second.used; }));
   const auto [place, first] = recorded_.try_emplace({batch, context});
+  Recording& recording = place->second;
+  recording.used = ++runs_;
   if (first || !can_record_) return pass();
-  if (place->second == nullptr) {
-    place->second = backend_.capture(pass);
-    can_record_ = place->second != nullptr;
+  if (recording.graph == nullptr) {
+    recording.graph = backend_.capture(pass);
+    can_record_ = recording.graph != nullptr;
     if (!can_record_) return pass();
   }
-  place->second->replay();
+  recording.graph->replay();
 }
 
 i64 DecodeGraphs::recordings() const {
-  return std::count_if(recorded_.begin(), recorded_.end(), [](const auto& one) { return one.second != nullptr; });
+  return std::count_if(recorded_.begin(), recorded_.end(), [](const auto& one) { return one.second.graph != nullptr; });
 }
 
 i64 DecodeGraphs::operations(i64 batch, i64 context) const {
   const auto place = recorded_.find({batch, context});
-  return place == recorded_.end() || place->second == nullptr ? 0 : place->second->operations();
+  return place == recorded_.end() || place->second.graph == nullptr ? 0 : place->second.graph->operations();
 }
 
 }  // namespace fathom

@@ -19,7 +19,8 @@ class DecodeGraphs {
 
   // Enqueues one pass of `batch` sequences whose longest context has at most `context` tokens (a rounded one). The
   // first time it is called, the second time recorded, from then on replayed; always called where the backend cannot
-  // record. `pass` must enqueue the same operations on the same addresses for the same (batch, context).
+  // record. Of too many, the one unused for longest is forgotten. `pass` must enqueue the same operations on the same
+  // addresses for the same (batch, context).
   void run(i64 batch, i64 context, const std::function<void()>& pass);
 
   // Forgets all recordings, which must not be replayed once the memory they use is gone.
@@ -33,7 +34,13 @@ class DecodeGraphs {
 
  private:
   Backend& backend_;
-  std::map<std::pair<i64, i64>, std::unique_ptr<Graph>> recorded_;  // null: called once so far, or cannot be recorded
+  struct Recording {
+    std::unique_ptr<Graph> graph;  // null: called once so far, or cannot be recorded
+    i64 used = 0;                  // the last run of it
+  };
+
+  std::map<std::pair<i64, i64>, Recording> recorded_;
+  i64 runs_ = 0;
   bool can_record_ = true;
 };
 

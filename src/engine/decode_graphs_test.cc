@@ -64,6 +64,18 @@ TEST(DecodeGraphs, RecordingsAreBounded) {
   EXPECT_EQ(backend.replays, 2 * 999);
 }
 
+// One shape in use stays, however many others come and go.
+TEST(DecodeGraphs, TheLongestUnusedIsForgotten) {
+  Recorder backend;
+  DecodeGraphs graphs(backend);
+  for (i64 batch = 1; batch < 1000; ++batch)
+    for (int i = 0; i < 2; ++i) graphs.run(batch, 1024, [] {}), graphs.run(1, 2048, [] {});
+  EXPECT_EQ(backend.captures, 999 + 1);
+  EXPECT_EQ(graphs.recordings(), 256);
+  EXPECT_EQ(graphs.operations(999 - 254, 1024), 42);
+  EXPECT_EQ(graphs.operations(999 - 255, 1024), 0);
+}
+
 TEST(DecodeGraphs, ContextsAreRoundedToPowersOfTwo) {
   EXPECT_EQ(DecodeGraphs::rounded_context(1), 1024);
   EXPECT_EQ(DecodeGraphs::rounded_context(1024), 1024);

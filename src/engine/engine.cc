@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace fathom {
@@ -9,6 +11,10 @@ void Engine::submit(Request request) {
   if (auto reason = scheduler_.refusal(request)) {
     event.finish = FinishReason::error;
     event.error = std::move(*reason);
+    pending_.push_back(std::move(event));
+  } else if (!lost_.empty()) {
+    event.finish = FinishReason::error;
+    event.error = lost_;
     pending_.push_back(std::move(event));
   } else if (scheduler_.has(request.id)) {
     fail("request {} is still unfinished; ids must be unique", request.id);
@@ -21,15 +27,20 @@ void Engine::submit(Request request) {
 }
 
 std::vector<Event> Engine::step() {
-  std::vector<Event> events = std::exchange(pending_, {});
-  const StepPlan plan = scheduler_.plan();
-  if (plan.tokens() == 0) return events;
   try {
-    scheduler_.commit(runner_.run(plan), events);
-  } catch (const Error& error) {  // a pass that fails ends its own requests, not the others
-    scheduler_.fail(error.what(), events);
+    const StepPlan plan = scheduler_.plan();
+    if (plan.tokens() > 0) scheduler_.commit(runner_.run(plan), pending_);
+  } catch (const DeviceLost& error) {
+    lost_ = fmt::format("{}; nothing can run any more, start the program again", error.what());
+    scheduler_.fail_all(lost_, pending_);
+  } catch (const std::bad_alloc&) {
+    scheduler_.fail("out of memory: a pass could not allocate", pending_);
+  } catch (const std::exception& error) {
+    scheduler_.fail(error.what(), pending_);
+  } catch (...) {
+    scheduler_.fail("a pass failed for an unknown reason", pending_);
   }
-  return events;
+  return std::exchange(pending_, {});
 }
 
 bool Engine::cancel(i64 id) {

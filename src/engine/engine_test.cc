@@ -127,7 +127,11 @@ TEST(Engine, RefusesWhatCanNeverBeServed) {
   engine.submit({.id = 10, .prompt = {1}, .sampling = {.top_k = -1}, .max_new_tokens = 2});
   engine.submit({.id = 11, .prompt = {1}, .max_new_tokens = -1});
   engine.submit({.id = 12, .prompt = Ids(10, 3), .max_new_tokens = 6});
+  engine.submit({.id = 13, .prompt = {1}, .stop_ids = Ids(257, 3)});
+  for (const std::int32_t n : {-2, kVocab + 1})
+    engine.submit({.id = 14 + (n > 0), .prompt = {1}, .max_new_tokens = 2, .n_logprobs = n});
   const auto outcomes = run_all(engine);
+  for (i64 id = 13; id <= 15; ++id) EXPECT_EQ(outcomes.at(id).finish, FinishReason::error) << id;
   for (i64 id = 1; id <= 11; ++id) EXPECT_EQ(outcomes.at(id).finish, FinishReason::error) << id;
   EXPECT_EQ(outcomes.at(12).finish, FinishReason::length);
   EXPECT_EQ(outcomes.at(1).error,
@@ -167,11 +171,11 @@ TEST(Engine, NotFiniteLogitsEndOneRequestOnly) {
   runner.poison = 13;
   Engine engine(runner, options_of(32, 4));
   engine.submit({.id = 1, .prompt = {1, 13}, .max_new_tokens = 3});
-  engine.submit({.id = 2, .prompt = {13, 1}, .max_new_tokens = 1});
+  engine.submit({.id = 2, .prompt = {12, 1}, .max_new_tokens = 1});
   const auto outcomes = run_all(engine);
   EXPECT_EQ(outcomes.at(1).finish, FinishReason::error);
   EXPECT_NE(outcomes.at(1).error.find("not finite"), std::string::npos);
-  EXPECT_EQ(outcomes.at(2).tokens, runner.alone({13, 1}, 1));
+  EXPECT_EQ(outcomes.at(2).tokens, runner.alone({12, 1}, 1));
 }
 
 TEST(Engine, WhatANotFinitePassComputedIsNotFound) {
@@ -182,6 +186,44 @@ TEST(Engine, WhatANotFinitePassComputedIsNotFound) {
   EXPECT_EQ(run_all(engine).at(1).finish, FinishReason::error);
   engine.submit({.id = 2, .prompt = {1, 2, 3, 4, 5, 6, 7, 8}, .max_new_tokens = 3});
   EXPECT_EQ(run_all(engine).at(2).usage.cached_tokens, 0);
+}
+
+// A prompt in several passes, of which only the last has a row of logits: one bad pass does not poison a beginning.
+TEST(Engine, ChunksAreFoundOnlyOnceTheyAreKnownToBeFinite) {
+  FakeRunner runner(64, 4, kVocab);
+  Engine engine(runner, options_of(64, 4));  // passes of 8 tokens
+  Ids prompt(24, 5);
+  prompt[3] = 13;
+  runner.poison = 13;
+  engine.submit({.id = 1, .prompt = prompt, .max_new_tokens = 3});
+  engine.step();
+  EXPECT_EQ(engine.scheduler().pool().cached(), 0);
+  EXPECT_EQ(run_all(engine).at(1).finish, FinishReason::error);
+  runner.poison = -1;  // the fault was that pass's
+  engine.submit({.id = 2, .prompt = prompt, .max_new_tokens = 3});
+  const Outcome second = run_all(engine).at(2);
+  EXPECT_EQ(second.tokens, runner.alone(prompt, 3));
+  EXPECT_EQ(second.usage.cached_tokens, 0);
+  engine.submit({.id = 3, .prompt = prompt, .max_new_tokens = 3});
+  EXPECT_EQ(run_all(engine).at(3).usage.cached_tokens, 20);
+}
+
+// Blocks that went wrong after they were found to be sound: the request that meets them ends, the next computes anew.
+TEST(Engine, WhatProvedWrongIsFoundNoMore) {
+  FakeRunner runner(64, 4, kVocab);
+  Engine engine(runner, options_of(64, 4));
+  const Ids prompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  engine.submit({.id = 1, .prompt = prompt, .max_new_tokens = 1});
+  run_all(engine);
+  runner.poison = 9;
+  engine.submit({.id = 2, .prompt = prompt, .max_new_tokens = 1});
+  const Outcome bad = run_all(engine).at(2);
+  EXPECT_EQ(bad.usage.cached_tokens, 8);
+  EXPECT_EQ(bad.finish, FinishReason::error);
+  runner.poison = -1;
+  engine.submit({.id = 3, .prompt = prompt, .max_new_tokens = 1});
+  EXPECT_EQ(run_all(engine).at(3).usage.cached_tokens, 0);
+  EXPECT_EQ(engine.scheduler().pool().available(), 64);
 }
 
 // Many sequences make a pass long, and others wait for the end of a plan.
@@ -199,13 +241,74 @@ TEST(Engine, ManySequencesGetFewerStepsTogether) {
 TEST(Engine, FailedPassEndsItsRequestsAndTheEngineGoesOn) {
   FakeRunner runner(32, 4, kVocab);
   Engine engine(runner, options_of(32, 4));
-  runner.fail_next = true;
+  runner.on_next = [] { fail("out of order"); };
   engine.submit({.id = 1, .prompt = {1, 2}, .max_new_tokens = 3});
   auto outcomes = run_all(engine);
   EXPECT_EQ(outcomes.at(1).error, "out of order");
   EXPECT_EQ(engine.scheduler().pool().available(), 32);
   engine.submit({.id = 1, .prompt = {1, 2}, .max_new_tokens = 3});
   EXPECT_EQ(run_all(engine).at(1).tokens, runner.alone({1, 2}, 3));
+}
+
+// Whatever a pass throws becomes error events of its requests; those collected before, and those that wait, stay.
+TEST(Engine, AnythingThrownByAPassBecomesEvents) {
+  const std::vector<std::pair<std::function<void()>, std::string>> kinds{
+      {[] { throw std::bad_alloc(); }, "out of memory: a pass could not allocate"},
+      {[] { throw std::runtime_error("a runtime error"); }, "a runtime error"},
+      {[] { throw 7; }, "a pass failed for an unknown reason"}};
+  for (const auto& [thrown, message] : kinds) {
+    FakeRunner runner(32, 4, kVocab);
+    SchedulerOptions options = options_of(32, 4);
+    options.limits.max_sequences = 1;
+    Engine engine(runner, options);
+    engine.submit({.id = 1, .prompt = {}});
+    engine.submit({.id = 2, .prompt = {1, 2}, .max_new_tokens = 3});
+    engine.submit({.id = 3, .prompt = {3, 4}, .max_new_tokens = 3});
+    runner.on_next = thrown;
+    const auto outcomes = run_all(engine);
+    EXPECT_EQ(outcomes.at(1).error, "the prompt has no tokens");
+    EXPECT_EQ(outcomes.at(2).error, message);
+    EXPECT_EQ(outcomes.at(3).tokens, runner.alone({3, 4}, 3));
+    EXPECT_EQ(engine.scheduler().pool().available(), 32);
+  }
+}
+
+TEST(Engine, NothingRunsOnALostDevice) {
+  FakeRunner runner(32, 4, kVocab);
+  SchedulerOptions options = options_of(32, 4);
+  options.limits.max_sequences = 1;
+  Engine engine(runner, options);
+  for (i64 id = 1; id <= 3; ++id) engine.submit({.id = id, .prompt = {1, 2}, .max_new_tokens = 3});
+  runner.on_next = [] { throw DeviceLost("CUDA could not download: an illegal memory access"); };
+  auto outcomes = run_all(engine);
+  engine.submit({.id = 4, .prompt = {1}, .max_new_tokens = 3});
+  outcomes.merge(run_all(engine));
+  for (i64 id = 1; id <= 4; ++id)
+    EXPECT_EQ(outcomes.at(id).error,
+              "CUDA could not download: an illegal memory access; nothing can run any more, start the program again");
+  EXPECT_EQ(runner.passes, 1);
+}
+
+TEST(Engine, CancelBetweenPlanAndCommit) {
+  for (const i64 max_steps : {1, 4}) {
+    FakeRunner runner(32, 4, kVocab);
+    SchedulerOptions options = options_of(32, 4);
+    options.limits.max_steps = max_steps;
+    Engine engine(runner, options);
+    for (i64 id = 1; id <= 3; ++id)
+      engine.submit({.id = id, .prompt = {1, static_cast<TokenId>(id)}, .max_new_tokens = 9});
+    std::map<i64, Outcome> outcomes;
+    collect(engine.step(), outcomes);
+    runner.on_next = [&] { EXPECT_TRUE(engine.cancel(2)); };
+    collect(engine.step(), outcomes);
+    for (const auto& [id, outcome] : run_all(engine)) {
+      Ids& tokens = outcomes[id].tokens;
+      tokens.insert(tokens.end(), outcome.tokens.begin(), outcome.tokens.end());
+    }
+    for (const i64 id : {1, 3}) EXPECT_EQ(outcomes.at(id).tokens, runner.alone({1, static_cast<TokenId>(id)}, 9));
+    EXPECT_EQ(outcomes.at(2).tokens.size(), 1u);
+    EXPECT_EQ(engine.scheduler().pool().available(), 32);
+  }
 }
 
 TEST(Engine, CancelFreesAtOnce) {

@@ -11,13 +11,19 @@
 
 namespace fathom {
 
+// What a request may have: each drawn token is looked for in all of them.
+inline constexpr i64 kMostStopIds = 256;
+
+// The same request gives the same tokens as long as the logits are the same bits. On a CPU they are, whatever runs
+// beside it; on a GPU the kernel of a product depends on how many tokens a pass has, so that in other company the last
+// bits may differ, and with them a token whose rivals are as close as that.
 struct Request {
   i64 id = 0;  // chosen by the caller; unique among unfinished requests
   std::vector<TokenId> prompt = {};
   SamplingParams sampling = {};
   i64 max_new_tokens = 200;
-  std::vector<TokenId> stop_ids = {};  // end of sequence and the like: drawn, reported, then the request is finished
-  std::int32_t n_logprobs = -1;        // -1: none; 0: of the drawn token; N: of the N likeliest too
+  std::vector<TokenId> stop_ids = {};  // end of sequence and the like: drawn, reported, then finished; kMostStopIds
+  std::int32_t n_logprobs = -1;        // -1: none; 0: of the drawn token; N: of the N likeliest too, up to all
 };
 
 enum class FinishReason : std::uint8_t { none, stop, length, error };

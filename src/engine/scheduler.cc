@@ -14,7 +14,9 @@ struct Scheduler::Sequence {
   i64 serial = BlockPool::kRoot;     // of the published prefix
   i64 planned = 0;                   // tokens in the pass being planned
   i64 row = -1;                      // of its logits in that pass
+  i64 blocked_at = -1;               // blocks that were available when they were too few to start; -1: never
   bool started = false;              // has been admitted before
+  bool ended = false;                // its last event is out
   Usage usage;
 
   i64 length() const { return static_cast<i64>(tokens.size()); }
@@ -48,6 +50,11 @@ std::optional<std::string> Scheduler::refusal(const Request& request) const {
       return fmt::format("token id {} is outside the vocabulary of {}", id, options_.vocab_size);
   if (request.max_new_tokens < 0)
     return fmt::format("max_new_tokens is {}; it must be 0 or more", request.max_new_tokens);
+  if (request.n_logprobs < -1 || request.n_logprobs > options_.vocab_size)
+    return fmt::format("n_logprobs is {}; it must be -1 (none) to {}, the size of the vocabulary", request.n_logprobs,
+                       options_.vocab_size);
+  if (static_cast<i64>(request.stop_ids.size()) > kMostStopIds)
+    return fmt::format("there are {} stop_ids; at most {} are possible", request.stop_ids.size(), kMostStopIds);
   if (auto reason = sampling_refusal(request.sampling); !reason.empty()) return reason;
   const i64 total = std::min(limits_.max_seq_len, length + std::min(request.max_new_tokens, limits_.max_seq_len));
   const i64 capacity = pool_.blocks() * limits_.block_size;
@@ -102,6 +109,7 @@ StepPlan Scheduler::plan() {
     sequence->row = plan.rows();
     plan.add_row({sequence->request.sampling, sequence->usage.completion_tokens}, sequence->request.n_logprobs, tokens);
   }
+  rows_ = plan.rows();
   return plan;
 }
 
@@ -147,7 +155,8 @@ bool Scheduler::grow(Sequence& sequence, i64 tokens) {
 void Scheduler::admit() {
   while (!waiting_.empty() && running() < limits_.max_sequences && tokens_left_ > 0) {
     Sequence& sequence = *waiting_.front();
-    if (options_.prefix_reuse) {  // the last token is always computed: its logits are wanted
+    if (pool_.available() <= sequence.blocked_at) return;  // as little as when it was tried
+    if (options_.prefix_reuse) {                           // the last token is always computed: its logits are wanted
       auto found = pool_.match(sequence.tokens, (sequence.length() - 1) / limits_.block_size);
       sequence.published = static_cast<i64>(found.blocks.size());
       sequence.blocks = std::move(found.blocks);
@@ -156,8 +165,10 @@ void Scheduler::admit() {
     }
     if (limits_.blocks_of(sequence.length()) - sequence.published > pool_.available()) {
       release_blocks(sequence);
+      sequence.blocked_at = pool_.available();
       return;
     }
+    sequence.blocked_at = -1;
     if (!sequence.started) sequence.usage.cached_tokens = sequence.computed;
     sequence.started = true;
     grow(sequence, sequence.length());
@@ -201,32 +212,44 @@ void Scheduler::release_blocks(Sequence& sequence) {
   sequence.serial = BlockPool::kRoot;
 }
 
+// Called once a row of logits of the sequence is known to be finite. That row has read all the sequence's keys in every
+// layer, and one that is not finite would have made it so: a weight of 0 times NaN or infinity is NaN too. So all that
+// it has computed is sound, and the check costs nothing. Chunks of a prompt have no such row and wait for the last.
 void Scheduler::publish_blocks(Sequence& sequence) {
   const i64 size = limits_.block_size;
   for (; (sequence.published + 1) * size <= sequence.computed; ++sequence.published) {
     const auto ids = std::span(sequence.tokens)
                          .subspan(static_cast<std::size_t>(sequence.published * size), static_cast<std::size_t>(size));
-    sequence.serial =
-        pool_.publish(sequence.blocks[static_cast<std::size_t>(sequence.published)], sequence.serial, ids);
+    std::int32_t& block = sequence.blocks[static_cast<std::size_t>(sequence.published)];
+    const BlockPool::Published known = pool_.publish(block, sequence.serial, ids);
+    block = known.block;
+    sequence.serial = known.serial;
   }
 }
 
+// A row that is not finite: whichever of its blocks is to blame, none is to be found by others.
+void Scheduler::unpublish_blocks(Sequence& sequence) {
+  for (i64 i = 0; i < sequence.published; ++i) pool_.forget(sequence.blocks[static_cast<std::size_t>(i)]);
+}
+
 void Scheduler::commit(const StepResult& result, std::vector<Event>& events) {
-  const auto rows = std::count_if(running_.begin(), running_.end(), [](const Owner& s) { return s->row >= 0; });
-  CHECK(rows * steps_ == static_cast<i64>(result.rows.size()), "a pass gave {} tokens where {} were wanted",
-        result.rows.size(), rows * steps_);
-  std::erase_if(running_, [&](const Owner& sequence) {
+  CHECK(rows_ * steps_ == static_cast<i64>(result.rows.size()), "a pass gave {} tokens where {} were wanted",
+        result.rows.size(), rows_ * steps_);
+  for (const Owner& sequence : running_) {
     sequence->computed += sequence->planned;
+    if (sequence->row >= 0)
+      sequence->ended =
+          accept_all(*sequence, std::span(result.rows).subspan(static_cast<std::size_t>(sequence->row)), rows_, events);
     sequence->planned = 0;
-    const i64 row = std::exchange(sequence->row, -1);
-    if (row < 0) {
-      publish_blocks(*sequence);
-      return false;
-    }
-    if (!accept_all(*sequence, std::span(result.rows).subspan(static_cast<std::size_t>(row)), rows, events))
-      return false;
-    release_blocks(*sequence);
-    return true;
+    sequence->row = -1;
+  }
+  remove_ended();
+}
+
+void Scheduler::remove_ended() {
+  std::erase_if(running_, [&](const Owner& sequence) {
+    if (sequence->ended) release_blocks(*sequence);
+    return sequence->ended;
   });
 }
 
@@ -242,14 +265,13 @@ bool Scheduler::accept_all(Sequence& sequence, std::span<const Drawn> rows, i64 
 // Appends a drawn token and reports it; true when the sequence is finished by it.
 bool Scheduler::accept(Sequence& sequence, const Drawn& drawn, std::vector<Event>& events) {
   const Request& request = sequence.request;
-  Event event{.request = request.id};
-  if (!drawn.finite) {  // what it computed is not to be found by others: nothing is published
-    event.finish = FinishReason::error;
-    event.error = fmt::format("the model gave logits that are not finite at position {}", sequence.length() - 1);
-    event.usage = sequence.usage;
-    events.push_back(std::move(event));
+  if (!drawn.finite) {
+    unpublish_blocks(sequence);
+    end_with(sequence, fmt::format("the model gave logits that are not finite at position {}", sequence.length() - 1),
+             events);
     return true;
   }
+  Event event{.request = request.id};
   publish_blocks(sequence);
   sequence.tokens.push_back(drawn.token);
   ++sequence.usage.completion_tokens;
@@ -266,14 +288,24 @@ bool Scheduler::accept(Sequence& sequence, const Drawn& drawn, std::vector<Event
   return events.back().finish != FinishReason::none;
 }
 
+void Scheduler::end_with(Sequence& sequence, const std::string& reason, std::vector<Event>& events) {
+  if (sequence.ended) return;
+  events.push_back(
+      {.request = sequence.request.id, .finish = FinishReason::error, .error = reason, .usage = sequence.usage});
+  sequence.ended = true;
+}
+
 void Scheduler::fail(const std::string& reason, std::vector<Event>& events) {
-  std::erase_if(running_, [&](const Owner& sequence) {
-    if (sequence->planned == 0) return false;
-    events.push_back(
-        {.request = sequence->request.id, .finish = FinishReason::error, .error = reason, .usage = sequence->usage});
-    release_blocks(*sequence);
-    return true;
-  });
+  for (const Owner& sequence : running_)
+    if (sequence->planned > 0) end_with(*sequence, reason, events);
+  remove_ended();
+}
+
+void Scheduler::fail_all(const std::string& reason, std::vector<Event>& events) {
+  for (const Owner& sequence : running_) end_with(*sequence, reason, events);
+  for (const Owner& sequence : waiting_) end_with(*sequence, reason, events);
+  remove_ended();
+  waiting_.clear();
 }
 
 }  // namespace fathom

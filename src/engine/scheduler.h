@@ -34,15 +34,18 @@ class Scheduler {
   std::optional<std::string> refusal(const Request& request) const;
   // Queues a request that has no refusal.
   void add(Request request);
-  // Forgets a request; false when it is not here (any more).
+  // Forgets a request, also between plan() and commit(); false when it is not here (any more).
   bool cancel(i64 id);
 
   // The next pass; without tokens when there is nothing to do. To be followed by commit() or fail().
   StepPlan plan();
   // Takes what the last plan gave.
   void commit(const StepResult& result, std::vector<Event>& events);
-  // The last plan could not be carried out: its sequences end with this error.
+  // The last plan could not be carried out: the sequences that had tokens in it end with this error. Those that wait,
+  // or had none, go on; what was published before stays.
   void fail(const std::string& reason, std::vector<Event>& events);
+  // Nothing can run any more: every request ends with this error.
+  void fail_all(const std::string& reason, std::vector<Event>& events);
 
   // Whether a request of this id is unfinished here.
   bool has(i64 id) const;
@@ -64,6 +67,9 @@ class Scheduler {
   void preempt_last();
   void release_blocks(Sequence& sequence);
   void publish_blocks(Sequence& sequence);
+  void unpublish_blocks(Sequence& sequence);
+  void remove_ended();
+  void end_with(Sequence& sequence, const std::string& reason, std::vector<Event>& events);
   i64 steps_together() const;
   bool accept(Sequence& sequence, const Drawn& drawn, std::vector<Event>& events);
   bool accept_all(Sequence& sequence, std::span<const Drawn> rows, i64 stride, std::vector<Event>& events);
@@ -74,7 +80,7 @@ class Scheduler {
   std::deque<Owner> waiting_;
   std::vector<Owner> running_;  // in the order of arrival
   i64 tokens_left_ = 0;         // of the pass being planned
-  i64 steps_ = 1;               // of the plan that is being carried out
+  i64 steps_ = 1, rows_ = 0;    // of the plan that is being carried out
   i64 preemptions_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/linear/kernels.h"
+#include "kernels/cuda/linear/mma_plan.h"
 #include "kernels/cuda/sm90/gemm_plan.h"
 
 namespace fathom::cuda {
@@ -43,7 +44,6 @@ std::string text_of(const Choice& c, const ProductShape& shape, const Device& de
   std::string all = c.plan.norm_first ? "norm+" : "";
   if (c.plan.codes == Codes::by_row) all += "codes_by_row+";
   if (c.plan.codes == Codes::by_column) all += "codes_by_column+";
-  if (c.plan.codes == Codes::dequantised) all += "dequantised+";
   if (name == "gemv")
     return all + "gemv" + (shape.norm && !c.plan.norm_first ? ":norm" : "") +
            (c.plan.codes == Codes::in_kernel ? ":codes" : "");
@@ -148,6 +148,8 @@ TEST(Chooser, ChoicesAreDescribed) {
   EXPECT_EQ(describe(choose(s, h200(true))), "gemv         tile  16 x   8  splits 1");
   s.norm = false, s.add = true;
   EXPECT_EQ(describe(choose(s, h200(true))), "none: the plain form");
+  s.rows = 4096, s.add = false, s.quantise = true, s.x = Type::bf16;
+  EXPECT_EQ(describe(choose(s, h200(true))), "mma          tile 256 x 128  splits 1  stages 4  codes by row");
 }
 
 TEST(Chooser, ShapesAreThoseOfTheProduct) {
@@ -179,9 +181,47 @@ TEST(Chooser, ScratchHoldsWhatIsMadeFirst) {
   EXPECT_EQ(scratch_bytes(s, {}), 0);
   EXPECT_EQ(scratch_bytes(s, {.codes = Codes::in_kernel}), 0);
   EXPECT_EQ(scratch_bytes(s, {.norm_first = true}), 2560);               // 5 * 256 bf16
-  EXPECT_EQ(scratch_bytes(s, {.codes = Codes::dequantised}), 2560);      // the same
   EXPECT_EQ(scratch_bytes(s, {.codes = Codes::by_column}), 1280 + 256);  // codes; 2 x 8 scales
   EXPECT_EQ(scratch_bytes(s, {.norm_first = true, .codes = Codes::by_row}), 2560 + 1280 + 256);
+}
+
+// Of compute capability 8.0; 8.6, 8.9 and 12.0; 9.0: a block's shared memory at most.
+constexpr int kShared80 = 166912, kShared86 = 101376, kShared90 = 232448;
+
+TEST(Chooser, TilesFitEveryCard) {
+  struct Card {
+    int capability, shared_bytes, stages[3];  // of bf16, of FP8 weights, of codes with codes
+  };
+  for (const Card& card :
+       {Card{80, kShared80, {3, 4, 4}}, Card{86, kShared86, {2, 3, 4}}, Card{89, kShared86, {2, 3, 4}},
+        Card{90, kShared90, {4, 4, 4}}, Card{120, kShared86, {2, 3, 4}}}) {
+    SCOPED_TRACE(card.capability);
+    Device d;
+    d.multiprocessors = 108, d.shared_bytes = card.shared_bytes, d.capability = card.capability;
+    ProductShape s;
+    s.rows = 4096, s.in = 7168, s.out[0] = 2112;
+    for (const Kind kind : {Kind::bf16, Kind::mixed, Kind::fp8}) {
+      s.w = kind == Kind::bf16 ? Type::bf16 : Type::e4m3;
+      s.quantise = kind == Kind::fp8;
+      const Choice c = choose(s, d);
+      ASSERT_STREQ(c.kernel->name, "mma");
+      EXPECT_EQ(c.plan.stages, card.stages[kind == Kind::bf16 ? 0 : kind == Kind::mixed ? 1 : 2]);
+      EXPECT_GE(c.plan.stages, 2);
+      EXPECT_LE(c.plan.stages * mma_stage_bytes(kind), card.shared_bytes);
+    }
+  }
+}
+
+// GEMV's blocks hold rows and, for up to 16 warps of 16 outputs x 8 tokens, sums with a column between them.
+TEST(Chooser, RowsAndSumsFitEveryCard) {
+  for (const int shared_bytes : {kShared80, kShared86, kShared90})
+    for (i64 rows = 1; rows <= 8; ++rows) {
+      Device d;
+      d.shared_bytes = shared_bytes;
+      i64 in = 128;
+      while (input_fits_shared(d, rows, in + 128)) in += 128;
+      EXPECT_LE(rows * (2 * in + 16) + 16 * 16 * 9 * 4, shared_bytes) << rows << " rows of " << in;
+    }
 }
 
 TEST(Chooser, RowsFitSharedMemory) {

@@ -1,17 +1,22 @@
 // The fused forms against the plain operations that they mean, on the GPU.
+#include <thread>
+
 #include "cuda/twin.h"
 #include "ops/context.h"
 
 namespace fathom::test {
 namespace {
 
-class Fused : public CudaTest {
+// With all kernels, and with what every GPU has.
+class Fused : public CudaTest, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     CudaTest::SetUp();
     if (gpu_ == nullptr) return;
+    if (portable()) gpu_ = std::move(portable_);
     arena_ = Arena(gpu_->allocate(std::size_t{256} << 20));
   }
+  bool portable() const { return GetParam(); }
   Context context(bool fused, GemmMode mode = GemmMode::bf16) {
     return {*gpu_, arena_, ranks_, {.gemm = mode, .fused = fused}};
   }
@@ -59,7 +64,7 @@ std::string describe(const Case& c) {
   return fmt::format("{} tokens {} {}", c.tokens, c.format->name(), c.mode == GemmMode::fp8 ? "fp8" : "bf16");
 }
 
-TEST_F(Fused, NormLinearAndLinearAdd) {
+TEST_P(Fused, NormLinearAndLinearAdd) {
   for (const i64 in : {192, 768})  // one and a half units, and whole ones
     for (const Case& c : cases()) {
       const auto& [format, mode, t] = c;
@@ -80,8 +85,8 @@ TEST_F(Fused, NormLinearAndLinearAdd) {
       gpu_->run(op::Copy{g.device, h.device});
       ops::linear_add_norm(fused, h.device, y.device, a.device, {});
       ops::linear_add_norm(plain, g.device, y.device, a.device, {});
-      // Beyond 64 rows the plain product rounds scaled weights to bf16.
-      expect_near(h.device, g.device, t > 64 && format->has_scale() ? kBound : 1e-5);
+      // Beyond 64 rows the two may be different kernels, and tensor cores keep few bits of a sum of codes.
+      expect_near(h.device, g.device, t > 64 && mode == GemmMode::fp8 ? kBound : 1e-5);
     }
 }
 
@@ -134,13 +139,13 @@ class FusedAttention : public Fused {
   }
 };
 
-TEST_F(FusedAttention, FewTokens) {
+TEST_P(FusedAttention, FewTokens) {
   for (const i64 heads : {16, 40, 128})
     for (const auto& [t, longest] : {std::pair<i64, i64>{1, 1}, {1, 100}, {1, 2100}, {3, 190}, {9, 190}})
       if (heads < 128 || t == 1) check(heads, t, longest);
 }
 
-TEST_F(FusedAttention, ManyTokens) {
+TEST_P(FusedAttention, ManyTokens) {
   for (const auto& [t, longest] : {std::pair<i64, i64>{8, 2100}, {64, 190}, {150, 190}}) check(16, t, longest);
 }
 
@@ -209,32 +214,45 @@ class FusedExperts : public Fused {
   }
 };
 
-// A rank's part: some of the experts, and a sum that is not added to anything.
-TEST_F(FusedExperts, SomeOfTheExperts) {
-  for (const Format* format : {&kBf16, &kFp8Block128})
-    for (const i64 t : {1, 5, 20, 130}) {
-      SCOPED_TRACE(fmt::format("{} tokens {}", t, format->name()));
-      const Experts experts(*gpu_, random_, *format, {320, 144, 35, 272});
-      ExpertsLayer layer = experts.layer({6, 1, 1, true, true, 2.5f}, true);
-      layer.first = 11;
-      for (Weight* w : {&layer.experts.w1, &layer.experts.w2, &layer.experts.w3}) {
-        w->data = w->data.narrow(0, 11, 13);
-        if (w->scale.defined()) w->scale = w->scale.narrow(0, 11, 13);
-      }
-      Twin h(*gpu_, {t, 320}, DType::f32), y(*gpu_, {t, 320}, DType::f32), z(*gpu_, {t, 320}, DType::f32);
-      h.normal(random_), y.normal(random_), z.fill([](i64) { return 0; });
-      h.fill([&](i64 i) {
-        return i % 320 < 35 ? static_cast<double>((i % 320 * 13 + i / 320 * 7) % 35) / 8 - 2 : get(h.host, i);
-      });
-      ASSERT_TRUE(gpu_->try_run(op::Experts{y.device, h.device, experts.norm(), layer, false, GemmMode::bf16}));
-      const ArenaScope scope(arena_);
-      Context ctx = context(false);
-      ops::experts_add_norm(ctx, z.device, {h.device, experts.norm()}, layer, {});
-      expect_near(y.device, z.device, 3 * kBound);
+// A rank's part: some of the experts, perhaps fewer than a token chooses, and a sum that is not added to anything.
+TEST_P(FusedExperts, SomeOfTheExperts) {
+  for (const auto& [format, local, t] : {std::tuple<const Format*, i64, i64>{&kBf16, 13, 1},
+                                         {&kBf16, 13, 5},
+                                         {&kBf16, 13, 20},
+                                         {&kBf16, 13, 130},
+                                         {&kFp8Block128, 13, 1},
+                                         {&kFp8Block128, 13, 5},
+                                         {&kFp8Block128, 13, 20},
+                                         {&kFp8Block128, 13, 130},
+                                         {&kBf16, 4, 1},
+                                         {&kBf16, 4, 5},
+                                         {&kBf16, 4, 20},
+                                         {&kFp8Block128, 1, 1},
+                                         {&kFp8Block128, 1, 5},
+                                         {&kFp8Block128, 2, 20},
+                                         {&kBf16, 3, 130}}) {
+    SCOPED_TRACE(fmt::format("{} tokens {} {} experts", t, format->name(), local));
+    const Experts experts(*gpu_, random_, *format, {320, 144, 35, 272});
+    ExpertsLayer layer = experts.layer({6, 1, 1, true, true, 2.5f}, true);
+    layer.first = 11;
+    for (Weight* w : {&layer.experts.w1, &layer.experts.w2, &layer.experts.w3}) {
+      w->data = w->data.narrow(0, 11, local);
+      if (w->scale.defined()) w->scale = w->scale.narrow(0, 11, local);
     }
+    Twin h(*gpu_, {t, 320}, DType::f32), y(*gpu_, {t, 320}, DType::f32), z(*gpu_, {t, 320}, DType::f32);
+    h.normal(random_), y.normal(random_), z.fill([](i64) { return 0; });
+    h.fill([&](i64 i) {
+      return i % 320 < 35 ? static_cast<double>((i % 320 * 13 + i / 320 * 7) % 35) / 8 - 2 : get(h.host, i);
+    });
+    ASSERT_TRUE(gpu_->try_run(op::Experts{y.device, h.device, experts.norm(), layer, false, GemmMode::bf16}));
+    const ArenaScope scope(arena_);
+    Context ctx = context(false);
+    ops::experts_add_norm(ctx, z.device, {h.device, experts.norm()}, layer, {});
+    expect_near(y.device, z.device, 3 * kBound);
+  }
 }
 
-TEST_F(FusedExperts, AllFormatsAndTokens) {
+TEST_P(FusedExperts, AllFormatsAndTokens) {
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8}) {
       if (mode == GemmMode::fp8 && !format->has_scale()) continue;
@@ -251,7 +269,7 @@ TEST_F(FusedExperts, AllFormatsAndTokens) {
 }
 
 // More tokens than the kernels for decode take: products of one input share its codes.
-TEST_F(Fused, ManyTokens) {
+TEST_P(Fused, ManyTokens) {
   const i64 t = 130, in = 768;
   for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8}) {
@@ -280,7 +298,7 @@ TEST_F(Fused, ManyTokens) {
 }
 
 // Long chunks: keys and values of each head, or attention over the latent.
-TEST_F(Fused, PromptAttention) {
+TEST_P(Fused, PromptAttention) {
   for (const i64 heads : {2, 16}) {
     SCOPED_TRACE(fmt::format("{} heads", heads));
     const i64 cached[] = {0, 70, 300}, fresh[] = {130, 257, 65}, block = 64, width = 8, t = 130 + 257 + 65;
@@ -329,7 +347,7 @@ TEST_F(Fused, PromptAttention) {
   }
 }
 
-TEST_F(FusedExperts, ManyExpertsInGroups) {
+TEST_P(FusedExperts, ManyExpertsInGroups) {
   for (const auto& [count, groups] : {std::pair<i64, i64>{64, 1}, {256, 8}, {160, 8}, {300, 10}}) {
     const Experts experts(*gpu_, random_, kBf16, {320, 16, count, 40});
     for (const i64 t : {1, 3, 20}) {
@@ -339,7 +357,7 @@ TEST_F(FusedExperts, ManyExpertsInGroups) {
   }
 }
 
-TEST_F(Fused, CapturedPassGivesTheSameBits) {
+TEST_P(Fused, CapturedPassGivesTheSameBits) {
   const WeightTwin w(*gpu_, random_, kBf16, {256, 256});
   Twin x(*gpu_, {3, 256}, DType::bf16), h(*gpu_, {3, 256}, DType::f32), g(*gpu_, {3, 256}, DType::f32);
   x.normal(random_);
@@ -357,10 +375,11 @@ TEST_F(Fused, CapturedPassGivesTheSameBits) {
 }
 
 // Parts of the inner dimension are added up by clusters of blocks: in the same order each time.
-TEST_F(Fused, RecordedProductsOfAFewDozenRowsGiveTheSameBits) {
+TEST_P(Fused, RecordedProductsOfAFewDozenRowsGiveTheSameBits) {
   for (const Format* format : {&kBf16, &kFp8Block128})
     for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
       for (const i64 t : {8, 40, 100, 200}) {
+        if (portable() && t > 64) continue;  // no kernel of every GPU adds that many rows to a sum
         SCOPED_TRACE(describe({format, mode, t}));
         const WeightTwin w(*gpu_, random_, *format, {528, 4096});
         Twin x(*gpu_, {t, 4096}, DType::bf16), h(*gpu_, {t, 528}, DType::f32), g(*gpu_, {t, 528}, DType::f32);
@@ -375,7 +394,7 @@ TEST_F(Fused, RecordedProductsOfAFewDozenRowsGiveTheSameBits) {
       }
 }
 
-TEST_F(Fused, AdvanceMakesTheNextStep) {
+TEST_P(Fused, AdvanceMakesTheNextStep) {
   const auto ints = [&](const Shape& shape, const std::function<double(i64)>& f) {
     Twin x(*gpu_, shape, DType::i32);
     x.fill(f);
@@ -404,6 +423,37 @@ TEST_F(Fused, AdvanceMakesTheNextStep) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(sampling[i].step, std::min(i + 1, 2));
   EXPECT_EQ(numbers(log.device), (std::vector<double>{1, 0, 0, 70, 71, 72, 0, 0, 0}));
 }
+
+// What one thread's launches ask for does not take away what another's are allowed.
+TEST_P(Fused, ThreadsShareADevice) {
+  const auto work = [&](i64 tokens) {
+    CudaBackend gpu(0, portable());
+    Random random(11);
+    const i64 in = 4608;
+    const WeightTwin w(gpu, random, kBf16, {64, in});
+    Twin x(gpu, {tokens, in}, DType::f32), gain(gpu, {in}, DType::f32), y(gpu, {tokens, 64}, DType::f32);
+    const Tensor ys[] = {y.device};
+    const Weight ws[] = {w.device};
+    for (int i = 0; i < 3000; ++i) gpu.run(op::NormLinear{ys, {x.device, {gain.device, 1e-6f}}, ws, GemmMode::bf16});
+    gpu.synchronize();
+  };
+  std::string error;
+  std::thread other([&] {
+    try {
+      work(8);  // 72 KiB of rows in shared memory
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+  });
+  EXPECT_NO_THROW(work(5));  // 45 KiB, and the sums
+  other.join();
+  EXPECT_EQ(error, "");
+}
+
+std::string device_of(const ::testing::TestParamInfo<bool>& info) { return info.param ? "portable" : "all"; }
+INSTANTIATE_TEST_SUITE_P(Kernels, Fused, ::testing::Bool(), device_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, FusedAttention, ::testing::Bool(), device_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, FusedExperts, ::testing::Bool(), device_of);
 
 }  // namespace
 }  // namespace fathom::test

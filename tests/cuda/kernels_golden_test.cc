@@ -51,12 +51,13 @@ double distance(const std::vector<double>& x, const std::vector<double>& y) {
 }
 
 TEST_F(KernelsGolden, ActQuantIsBitEqual) {
+  cuda::Stream stream{nullptr, cuda::find_device(0)};
   const Tensor x = on_gpu("act.x", DType::bf16);
   for (const bool power_of_two : {false, true}) {
     const std::string kind = power_of_two ? "ue8m0" : "f32";
     const Tensor codes = empty(x.shape(), DType::e4m3), scales = empty({x.dim(0), x.dim(1) / 128}, DType::f32);
     gpu_->synchronize();  // the kernel is called on another stream
-    cuda::quantize(nullptr, codes.as<e4m3_bits>(), scales.as<float>(), array_of(x), power_of_two);
+    cuda::quantize(stream, codes.as<e4m3_bits>(), scales.as<float>(), array_of(x), power_of_two);
     cudaDeviceSynchronize();
     EXPECT_EQ(bytes(codes), expected("act.q." + kind)) << kind;
     EXPECT_EQ(bytes(scales), expected("act.s." + kind)) << kind;

@@ -1,7 +1,12 @@
 // Products: GPU against CPU, every format, mode, and both activation types.
+#include <limits>
 #include <numeric>
 
+#include "backends/cuda/arrays.h"
 #include "cuda/twin.h"
+#include "kernels/cuda/linear/kernels.h"
+#include "kernels/cuda/linear/mma_plan.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace fathom::test {
 namespace {
@@ -13,15 +18,10 @@ struct Case {
   i64 rows, out, in;
 };
 
-// What the kernels for many rows add for FP8 weights. The portable one rounds scaled weights (and activations put back
-// from codes) to bf16, as the reference's weight_dequant does: independent relative errors of up to 2^-8 each, six
-// deviations of their sum. Hopper's are exact with bf16 activations; their products of codes are summed with 13 bits
-// below the largest product or sum of 128, of about 40 deviations at most, for each 32 inner entries.
-double rounding_error(const Format& format, GemmMode mode, const Case& c, double w, bool hopper) {
-  if (!format.has_scale()) return 0;
-  const auto in = static_cast<double>(c.in);
-  if (hopper) return mode == GemmMode::fp8 ? 0x1p-13 * in / 32 * 40 * w : 0;
-  return c.rows <= 64 ? 0 : 6 * 0x1p-8 * std::sqrt(2 * in / 3) * w;
+// What Hopper's tensor cores add for products of codes: they are summed with 13 bits below the largest product or sum
+// of 128, of about 40 deviations at most, for each 32 inner entries. All other products with FP8 weights are exact.
+double rounding_error(const Format& format, GemmMode mode, i64 in, double w, bool hopper) {
+  return hopper && format.has_scale() && mode == GemmMode::fp8 ? 0x1p-13 * static_cast<double>(in) / 32 * 40 * w : 0;
 }
 
 double deviation(const Format& format) { return format.has_scale() ? 60 * 1.5 * 0x1p-9 : 0.05; }
@@ -40,7 +40,7 @@ class Linear : public CudaTest {
       gpu->run(op::Linear{y.device, x.device, w.device, mode});
       gpu->synchronize();
       y.expect_same(sum_error(c.in, 1, deviation(format)) +
-                    rounding_error(format, mode, c, deviation(format), on_hopper(gpu)));
+                    rounding_error(format, mode, c.in, deviation(format), on_hopper(gpu)));
     }
   }
 };
@@ -100,21 +100,103 @@ TEST_F(Linear, FewDozenRows) {
     }
 }
 
-TEST_F(Linear, ScaleZeroAddsNothing) {
-  const Case c{100, 128, 384};
-  const WeightTwin w(*gpu_, random_, kFp8Block128, {c.out, c.in});
-  Twin x(*gpu_, {c.rows, c.in}, DType::bf16), y(*gpu_, {c.rows, c.out}, DType::f32);
-  x.normal(random_);
-  for (const i64 zero : {0, 1, 2}) {
-    const float keep = w.host.scale.as<float>()[zero], none = 0;
-    w.host.scale.as<float>()[zero] = 0;
-    gpu_->upload(w.device.scale.narrow(1, zero, 1), &none);
-    cpu_.run(op::Linear{y.host, x.host, w.host, GemmMode::bf16});
-    gpu_->run(op::Linear{y.device, x.device, w.device, GemmMode::bf16});
-    y.expect_same(sum_error(c.in, 1, deviation(kFp8Block128)) +
-                  rounding_error(kFp8Block128, GemmMode::bf16, c, deviation(kFp8Block128), hopper_));
-    w.host.scale.as<float>()[zero] = keep;
-    gpu_->upload(w.device.scale.narrow(1, zero, 1), &keep);
+// Kernels that keep sums in units of the current scale must not go over to that of a block like this.
+TEST_F(Linear, BlocksOfTinyScalesAddNothing) {
+  for (const i64 rows : {1, 5, 40, 100, 300})
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
+      for (const float tiny : {0.0f, 0x1p-149f, 0x1p-127f, 0x1p-101f, 0x1p-70f})
+        for (const i64 place : {0, 1, 2, 3}) {  // 3: all of them
+          SCOPED_TRACE(fmt::format("{} rows mode {} scale {} at {}", rows, static_cast<int>(mode), tiny, place));
+          const Case c{rows, 128, 384};
+          const WeightTwin w(*gpu_, random_, kFp8Block128, {c.out, c.in});
+          Twin x(*gpu_, {c.rows, c.in}, DType::bf16), y(*gpu_, {c.rows, c.out}, DType::f32);
+          x.normal(random_);
+          for (i64 b = 0; b < 3; ++b)
+            if (place == 3 || place == b) w.host.scale.as<float>()[b] = tiny;
+          gpu_->upload(w.device.scale, w.host.scale.data());
+          gpu_->synchronize();
+          cpu_.run(op::Linear{y.host, x.host, w.host, mode});
+          for (Backend* gpu : both()) {
+            y.poison();
+            gpu->run(op::Linear{y.device, x.device, w.device, mode});
+            gpu->synchronize();
+            y.expect_same(sum_error(c.in, 1, deviation(kFp8Block128)) +
+                          rounding_error(kFp8Block128, mode, c.in, deviation(kFp8Block128), on_hopper(gpu)));
+          }
+        }
+}
+
+// One NaN among activations: its row alone is NaN, also where activations become codes.
+TEST_F(Linear, NanStaysInItsRow) {
+  for (const Format* format : {&kBf16, &kFp8Block128, &kFp8Block128Ue8m0})
+    for (const GemmMode mode : {GemmMode::bf16, GemmMode::fp8})
+      for (const i64 rows : {2, 5, 12, 40, 100, 300}) {
+        const Case c{rows, 136, 384};
+        SCOPED_TRACE(fmt::format("{} rows {} mode {}", rows, format->name(), static_cast<int>(mode)));
+        const WeightTwin w(*gpu_, random_, *format, {c.out, c.in});
+        Twin x(*gpu_, {c.rows, c.in}, DType::bf16), y(*gpu_, {c.rows, c.out}, DType::f32);
+        std::normal_distribution<double> draw;
+        x.fill([&](i64 i) { return i == c.in + 200 ? std::numeric_limits<double>::quiet_NaN() : draw(random_); });
+        cpu_.run(op::Linear{y.host, x.host, w.host, mode});
+        for (i64 o = 0; o < c.out; ++o) {
+          set(y.host, c.out + o, std::numeric_limits<double>::quiet_NaN());
+          ASSERT_TRUE(std::isfinite(get(y.host, o)));
+        }
+        for (Backend* gpu : both()) {
+          y.poison();
+          gpu->run(op::Linear{y.device, x.device, w.device, mode});
+          gpu->synchronize();
+          y.expect_same(sum_error(c.in, 1, deviation(*format)) +
+                        rounding_error(*format, mode, c.in, deviation(*format), on_hopper(gpu)));
+        }
+      }
+}
+
+// The number of stages is the device's; what is computed is not.
+TEST_F(Linear, StagesOfTheTensorCoreKernel) {
+  cuda::Stream all{nullptr, cuda::find_device(0)}, portable{nullptr, cuda::find_device(0, true)};
+  const i64 rows = 200, out = 300, in = 640;
+  for (const cuda::Kind kind : {cuda::Kind::bf16, cuda::Kind::mixed, cuda::Kind::fp8}) {
+    const Format& format = kind == cuda::Kind::bf16 ? kBf16 : kFp8Block128;
+    const WeightTwin w(*gpu_, random_, format, {out, in});
+    Twin x(*gpu_, {rows, in}, DType::bf16), codes(*gpu_, {rows, in}, DType::e4m3),
+        scales(*gpu_, {rows, in / 128}, DType::f32);
+    x.normal(random_);
+    gpu_->synchronize();
+    cuda::quantize(all, codes.device.as<e4m3_bits>(), scales.device.as<float>(), array_of(x.device), false);
+    std::vector<float> first;
+    const int least = cuda::mma_stages(kind, cuda::kPortableShared);
+    for (int stages = least; stages <= cuda::kMostMmaStages; ++stages) {
+      SCOPED_TRACE(fmt::format("kind {} stages {}", static_cast<int>(kind), stages));
+      Twin y(*gpu_, {rows, out}, DType::f32);
+      gpu_->synchronize();
+      cuda::Product p;
+      p.part[0] = {matrix_of(w.device), y.device.data(), cuda::Type::f32, out};
+      p.rows = rows, p.x = x.device.data(), p.x_stride = in;
+      if (kind == cuda::Kind::fp8)
+        p.x = codes.device.data(), p.x_type = cuda::Type::e4m3, p.x_scale = scales.device.as<float>();
+      cuda::mma_product(all, p, {.stages = stages});
+      cudaDeviceSynchronize();
+      std::vector<float> got(static_cast<std::size_t>(rows * out));
+      gpu_->download(got.data(), y.device);
+      if (stages == least) first = got;
+      EXPECT_EQ(got, first);
+      if (stages == least) continue;
+      EXPECT_THROW(cuda::mma_product(portable, p, {.stages = stages}), Error);
+    }
+  }
+}
+
+TEST_F(Linear, GridsThatNoGpuHasAreRefused) {
+  cuda::Stream stream{nullptr, cuda::find_device(0)};
+  cuda::Product p;
+  p.part[0].w = {nullptr, nullptr, cuda::Type::bf16, false, 70000, 8, 8};
+  p.rows = 1, p.heads = 70000;
+  try {
+    cuda::simple_product(stream, p, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("would need 1 x 1 x 70000 blocks"), std::string::npos) << error.what();
   }
 }
 
@@ -137,7 +219,7 @@ TEST_F(Linear, Grouped) {
           gpu->run(op::GroupedLinear{y.device, x.device, w.device, offsets.device, mode});
           gpu->synchronize();
           y.expect_same(sum_error(256, 1, deviation(*format)) +
-                        rounding_error(*format, mode, {1000, 144, 256}, deviation(*format), on_hopper(gpu)));
+                        rounding_error(*format, mode, 256, deviation(*format), on_hopper(gpu)));
         }
       }
 }

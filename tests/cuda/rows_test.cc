@@ -78,6 +78,7 @@ TEST_F(CudaTest, AlignedRows) {
 }
 
 TEST_F(CudaTest, QuantizeAndDequantizeBitEqual) {
+  cuda::Stream stream{nullptr, cuda::find_device(0)};
   for (const DType from : kActs)
     for (const bool power_of_two : {false, true}) {
       Twin x(*gpu_, {37, 384}, from, 16), codes(*gpu_, {37, 384}, DType::e4m3), scales(*gpu_, {37, 3}, DType::f32);
@@ -91,8 +92,7 @@ TEST_F(CudaTest, QuantizeAndDequantizeBitEqual) {
                             scales.host.as<float>() + t * 3);
       }
       gpu_->synchronize();  // the kernel is called on another stream
-      cuda::quantize(nullptr, codes.device.as<e4m3_bits>(), scales.device.as<float>(), array_of(x.device),
-                     power_of_two);
+      cuda::quantize(stream, codes.device.as<e4m3_bits>(), scales.device.as<float>(), array_of(x.device), power_of_two);
       cudaDeviceSynchronize();
       codes.expect_equal();
       scales.expect_equal();

@@ -236,6 +236,96 @@ TEST(AttendExpanded, RaggedSequences) {
   });
 }
 
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Numbers [first, end) of x.
+std::vector<double> part_of(const HostTensor& x, i64 first, i64 end) {
+  const std::vector<double> all = values(*x);
+  return {all.begin() + first, all.begin() + end};
+}
+
+// A sequence whose keys and queries are NaN, between two sound ones whose contexts end inside a tile of keys: these get
+// the bits that they get beside a sound one. Widths of the kernels for published models, and others.
+TEST(AttendLatent, NotFiniteSequencesStayAlone) {
+  for_each_device([](OnDevice& backend) {
+    for (const DType act : {DType::f32, DType::bf16})
+      for (const auto& [heads, c, r] : {std::array<i64, 3>{3, 512, 64}, {2, 40, 6}}) {
+        Random random(7);
+        const Paged paged({{5, 70}, {6, 90}, {70, 70}}, 16, random);
+        HostTensor latent = paged.cache(c + r, act, random);
+        HostTensor q_c = HostTensor({paged.tokens, heads, c}, act).normal(random);
+        HostTensor q_pe = HostTensor({paged.tokens, heads, r}, act).normal(random);
+        std::vector<std::vector<double>> results;
+        for (const bool poisoned : {false, true}) {
+          if (poisoned) {
+            for (i64 key = 70; key < 160; ++key)
+              for (i64 i = 0; i < c + r; ++i) set(*latent, paged.row_of_key[at(key)] * (c + r) + i, kNaN);
+            for (i64 i = 5 * heads * c; i < 11 * heads * c; ++i) set(*q_c, i, kNaN);
+          }
+          const HostTensor o({paged.tokens, heads, c}, act);
+          backend.run(op::AttendLatent{*o, *q_c, *q_pe, {*latent, c}, paged.all(), 0.1f});
+          results.push_back(part_of(o, 0, 5 * heads * c));
+          results.push_back(part_of(o, 11 * heads * c, 81 * heads * c));
+          EXPECT_EQ(std::isnan(get(*o, 6 * heads * c)), poisoned);
+        }
+        EXPECT_EQ(results[0], results[2]);
+        EXPECT_EQ(results[1], results[3]);
+      }
+  });
+}
+
+TEST(AttendExpanded, NotFiniteSequencesStayAlone) {
+  for_each_device([](OnDevice& backend) {
+    for (const DType act : {DType::f32, DType::bf16})
+      for (const auto& [heads, nope, r, v] : {std::array<i64, 4>{2, 128, 64, 128}, {3, 20, 6, 9}}) {
+        Random random(8);
+        const Paged paged({{66, 200}, {70, 90}, {130, 130}}, 16, random);
+        const i64 width = nope + v;
+        HostTensor q = HostTensor({paged.tokens, heads, nope + r}, act).normal(random);
+        HostTensor kv = HostTensor({paged.total, heads, width}, act).normal(random);
+        HostTensor k_pe = HostTensor({paged.total, r}, act).normal(random);
+        std::vector<std::vector<double>> results;
+        for (const bool poisoned : {false, true}) {
+          if (poisoned) {
+            for (i64 i = 200 * heads * width; i < 290 * heads * width; ++i) set(*kv, i, kNaN);
+            for (i64 i = 200 * r; i < 290 * r; ++i) set(*k_pe, i, kNaN);
+            for (i64 i = 66 * heads * (nope + r); i < 136 * heads * (nope + r); ++i) set(*q, i, kNaN);
+          }
+          const HostTensor o({paged.tokens, heads, v}, act);
+          backend.run(op::AttendExpanded{*o, *q, *kv, *k_pe, paged.all(), 0.1f});
+          results.push_back(part_of(o, 0, 66 * heads * v));
+          results.push_back(part_of(o, 136 * heads * v, 266 * heads * v));
+          EXPECT_EQ(std::isnan(get(*o, 70 * heads * v)), poisoned);
+        }
+        EXPECT_EQ(results[0], results[2]);
+        EXPECT_EQ(results[1], results[3]);
+      }
+  });
+}
+
+// Tokens do not see later ones of their own sequence either (but for the kernel of prompts on Hopper).
+TEST(AttendLatent, LaterTokensThatAreNotFiniteAreNotSeen) {
+  for_each_device([](OnDevice& backend) {
+    for (const DType act : {DType::f32, DType::bf16})
+      for (const auto& [heads, c, r] : {std::array<i64, 3>{1, 512, 64}, {3, 40, 6}}) {
+        Random random(9);
+        const Paged paged({{90, 90}}, 16, random);
+        HostTensor latent = paged.cache(c + r, act, random);
+        const HostTensor q_c = HostTensor({90, heads, c}, act).normal(random);
+        const HostTensor q_pe = HostTensor({90, heads, r}, act).normal(random);
+        std::vector<std::vector<double>> results;
+        for (const i64 sound : {90, 50}) {
+          for (i64 key = sound; key < 90; ++key) set(*latent, paged.row_of_key[at(key)] * (c + r), kNaN);
+          const HostTensor o({90, heads, c}, act);
+          backend.run(op::AttendLatent{*o, *q_c, *q_pe, {*latent, c}, paged.all(), 0.1f});
+          results.push_back(part_of(o, 0, 50 * heads * c));
+          EXPECT_EQ(std::isnan(get(*o, 50 * heads * c)), sound == 50);
+        }
+        EXPECT_EQ(results[0], results[1]);
+      }
+  });
+}
+
 TEST(Cache, StoreSkipsNegativeSlotsAndGatherReadsBack) {
   for_each_device([](OnDevice& backend) {
     Random random(5);

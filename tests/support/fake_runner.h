@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/plan.h"
@@ -54,8 +56,8 @@ class FakeRunner final : public StepRunner {
   }
 
   i64 passes = 0, tokens = 0, most_tokens = 0, most_sequences = 0, most_steps = 0;
-  bool fail_next = false;
-  TokenId poison = -1;  // logits after this token are not finite
+  std::function<void()> on_next;  // called in the next pass, which it may end by an exception
+  TokenId poison = -1;            // this token's state is not finite, nor is any after it
 
  private:
   StepResult run_once(const StepPlan& plan) {
@@ -63,10 +65,7 @@ class FakeRunner final : public StepRunner {
     tokens += plan.tokens();
     most_tokens = std::max(most_tokens, plan.tokens());
     most_sequences = std::max(most_sequences, plan.sequences());
-    if (fail_next) {
-      fail_next = false;
-      fail("out of order");
-    }
+    if (on_next) std::exchange(on_next, {})();
     check_slots(plan);
     for (std::size_t s = 2; s < plan.seq_starts.size(); ++s)
       CHECK(plan.seq_starts[s] - plan.seq_starts[s - 1] >= plan.seq_starts[s - 1] - plan.seq_starts[s - 2],
@@ -77,7 +76,7 @@ class FakeRunner final : public StepRunner {
     for (std::size_t n = 0; n < plan.logit_rows.size(); ++n) {
       const std::int32_t row = plan.logit_rows[n];
       Drawn drawn{.token = draw(states[static_cast<std::size_t>(row)], plan.sampling[n], vocab_)};
-      drawn.finite = plan.ids[static_cast<std::size_t>(row)] != poison;
+      drawn.finite = states[static_cast<std::size_t>(row)] != kNotFinite;
       result.rows.push_back(drawn);
     }
     return result;
@@ -113,7 +112,7 @@ class FakeRunner final : public StepRunner {
       const i64 position = plan.positions[t];
       const std::uint64_t before = position == 0 ? 0 : at(position - 1);
       CHECK(position == 0 || before != 0, "position {} has no past", position);
-      at(position) = mix(before, plan.ids[t]);
+      at(position) = before == kNotFinite || plan.ids[t] == poison ? kNotFinite : mix(before, plan.ids[t]);
       CHECK(&at(position) == &cache_[static_cast<std::size_t>(plan.slots[t])], "slot of position {}", position);
       states.push_back(at(position));
     }
@@ -123,6 +122,8 @@ class FakeRunner final : public StepRunner {
     const std::set<std::int32_t> distinct(plan.slots.begin(), plan.slots.end());
     CHECK(static_cast<i64>(distinct.size()) == plan.tokens(), "two tokens of a pass write one cache row");
   }
+
+  static constexpr std::uint64_t kNotFinite = ~std::uint64_t{0};
 
   i64 block_size_;
   TokenId vocab_;

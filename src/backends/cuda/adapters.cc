@@ -53,7 +53,7 @@ bool fits(const op::AttendLatent& op) {
 
 i64 CudaBackend::scratch_bytes(const op::AttendLatent& op) const {
   if (!fits(op)) return 0;
-  const i64 heads = op.q_c.dim(1), splits = latent_of(gpu_, op.sequences, op.cache, heads, op.scale).splits;
+  const i64 heads = op.q_c.dim(1), splits = latent_of(gpu(), op.sequences, op.cache, heads, op.scale).splits;
   return splits > 1 ? op.q_c.dim(0) * heads * splits * (op.cache.kv_lora_rank + 1) * 4 : 0;
 }
 
@@ -61,13 +61,13 @@ void CudaBackend::run(const op::AttendLatent& op) {
   const auto& [o, q_c, q_pe, cache, sequences, scale] = op;
   if (fits(op)) {
     const i64 heads = q_c.dim(1), rows = q_c.dim(0) * heads, c = cache.kv_lora_rank;
-    cuda::MlaArgs p = latent_of(gpu_, sequences, cache, heads, scale);
+    cuda::MlaArgs p = latent_of(gpu(), sequences, cache, heads, scale);
     p.parts = static_cast<float*>(workspace(scratch_bytes(op)));
     if (p.splits > 1) p.sums = p.parts + rows * p.splits * c;
     p.q_c = q_c.data(), p.q_c_stride = q_c.stride(0), p.q_c_head = q_c.stride(1);
     p.q_pe = q_pe.data(), p.q_pe_stride = q_pe.stride(0), p.q_pe_head = q_pe.stride(1);
     p.o_c = o.data();
-    cuda::mla_attend(stream(), gpu_, p);
+    cuda::mla_attend(stream(), p);
     return cuda::mla_combine(stream(), p);
   }
   cuda::attend_latent_simple(stream(), array_of(o), array_of(q_c), array_of(q_pe), cache_of(cache),
@@ -77,8 +77,8 @@ void CudaBackend::run(const op::AttendLatent& op) {
 void CudaBackend::run(const op::AttendExpanded& op) {
   const auto& [o, q, kv, k_pe, sequences, scale] = op;
   const cuda::Expanded keys{array_of(kv), array_of(k_pe)};
-  if (gpu_.sm90a && q.dim(0) > 0 && cuda::attend_prompt_fits(array_of(o), array_of(q), keys))
-    return cuda::attend_prompt(stream(), gpu_, array_of(o), array_of(q), keys, sequences_of(sequences), scale);
+  if (gpu().sm90a && q.dim(0) > 0 && cuda::attend_prompt_fits(array_of(o), array_of(q), keys))
+    return cuda::attend_prompt(stream(), array_of(o), array_of(q), keys, sequences_of(sequences), scale);
   cuda::attend_expanded_simple(stream(), array_of(o), array_of(q), keys, sequences_of(sequences), scale);
 }
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/cuda/errors.h"
 #include "kernels/cuda/built_for.h"
+#include "kernels/cuda/errors.h"
 
 namespace fathom {
 namespace {
@@ -39,10 +39,6 @@ class CudaGraph final : public Graph {
 };
 
 }  // namespace
-
-void check_cuda(cudaError_t error, std::string_view what) {
-  CHECK(error == cudaSuccess, "CUDA could not {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error));
-}
 
 int cuda_devices(std::string& why) {
   int count = 0;
@@ -84,10 +80,10 @@ CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
   description_ = fmt::format("GPU {} ({})", index, cuda_device_description(index));
   const std::string obstacle = cuda_obstacle(index);
   CHECK(obstacle.empty(), "cannot use --device cuda:{}: {}; use --device cpu", index, obstacle);
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "create a stream");
+  check_cuda(cudaStreamCreateWithFlags(&stream_.handle, cudaStreamNonBlocking), "create a stream");
   check_cuda(cudaMallocHost(&staging_, kStaging + kSmallUpload), "allocate pinned memory");
   fetched_ = static_cast<std::byte*>(staging_) + kStaging;
-  gpu_ = cuda::find_device(index, portable);
+  stream_.device = cuda::find_device(index, portable);
 }
 
 CudaBackend::~CudaBackend() {
@@ -97,7 +93,7 @@ CudaBackend::~CudaBackend() {
   cudaFreeHost(staging_);
 }
 
-cudaStream_t CudaBackend::stream() const {
+cuda::Stream& CudaBackend::stream() {
   check_cuda(cudaSetDevice(index_), "use the GPU");
   return stream_;
 }
@@ -144,7 +140,7 @@ void CudaBackend::upload(const Tensor& y, const void* host) {
 }
 
 std::optional<DeviceMemory> CudaBackend::memory() const {
-  stream();  // asks about this GPU
+  check_cuda(cudaSetDevice(index_), "use the GPU");
   std::size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "ask for the free memory");
   return DeviceMemory{description_, static_cast<i64>(free), static_cast<i64>(total)};

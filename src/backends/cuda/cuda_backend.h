@@ -48,11 +48,12 @@ class CudaBackend final : public Backend {
   i64 scratch_bytes(const op::AttendLatent& op) const override;
   void lend(const Tensor& scratch) override { lent_ = scratch; }
 
-  bool has_hopper_kernels() const { return gpu_.sm90a; }
+  bool has_hopper_kernels() const { return gpu().sm90a; }
 
  private:
   // The stream, with this thread's device set.
-  cudaStream_t stream() const;
+  cuda::Stream& stream();
+  const cuda::Device& gpu() const { return stream_.device; }
   // A product's kernel, and the bytes of its scratch; nothing where no kernel supports it.
   std::optional<i64> product_scratch(const cuda::Product& p) const;
   void product(const cuda::Product& p, void* scratch = nullptr);
@@ -64,8 +65,7 @@ class CudaBackend final : public Backend {
   void* workspace(i64 bytes);
 
   int index_;
-  cudaStream_t stream_ = nullptr;
-  cuda::Device gpu_;
+  cuda::Stream stream_;
   std::string description_;
   bool capturing_ = false;
   Tensor lent_;

@@ -3,7 +3,7 @@
 
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/decode.h"
-#include "backends/cuda/errors.h"
+#include "kernels/cuda/errors.h"
 #include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/rows/steps.h"
@@ -58,14 +58,14 @@ bool fits(const op::Experts& op) {
   const Weight all[] = {routed.w1, routed.w2, routed.w3, shared.w1, shared.w2, shared.w3};
   const i64 experts = gate.weight.out();
   return fused_rows(op.h.dim(0)) && op.h.dtype() == DType::f32 && same_kind(all) && gate.weight.format == &kBf16 &&
-         experts <= 1024 && gate.route.top_k <= op.layer.n_local() && op.h.dim(1) % 8 == 0 &&
+         experts <= 1024 && op.layer.n_local() > 0 && op.h.dim(1) % 8 == 0 &&
          std::all_of(std::begin(all), std::end(all), [&](const Weight& w) { return small_weight(w, op.mode); });
 }
 
 // At most so many choices of a few tokens are added up where they are made.
 bool merged(const cuda::MoeArgs& p) { return p.tokens <= 8 && p.tokens * p.route.top_k <= 64; }
 
-cuda::MoeArgs args_of(const op::Experts& op, const cuda::Device& gpu) {
+cuda::MoeArgs args_of(const op::Experts& op) {
   const auto& [gate, routed, first, shared] = op.layer;
   cuda::MoeArgs p;
   p.tokens = static_cast<int>(op.h.dim(0));
@@ -73,7 +73,6 @@ cuda::MoeArgs args_of(const op::Experts& op, const cuda::Device& gpu) {
   p.gate = matrix_of(gate.weight);
   route_args(p.route, gate.bias, gate.route, p.tokens, gate.weight.out());
   p.route.logits_stride = gate.weight.out();
-  p.multiprocessors = gpu.multiprocessors;
   p.first = first;
   p.w1 = matrix_of(routed.w1), p.w2 = matrix_of(routed.w2), p.w3 = matrix_of(routed.w3);
   p.shared_w1 = matrix_of(shared.w1), p.shared_w2 = matrix_of(shared.w2), p.shared_w3 = matrix_of(shared.w3);
@@ -114,7 +113,7 @@ i64 carve(cuda::MoeArgs& p, const cuda::Device& gpu, void* base) {
 
 std::optional<i64> CudaBackend::scratch_bytes(const op::LatentAttention& op) const {
   if (!fits(op)) return std::nullopt;
-  cuda::MlaArgs p = latent_of(gpu_, op.sequences, op.cache, op.q.dim(1), op.args.scale);
+  cuda::MlaArgs p = latent_of(gpu(), op.sequences, op.cache, op.q.dim(1), op.args.scale);
   return carve(p, nullptr);
 }
 
@@ -122,7 +121,7 @@ void CudaBackend::run(const op::LatentAttention& op) {
   const Tensor &o = op.o, &q = op.q, &kv_pe = op.kv_pe;
   const LatentAttention& args = op.args;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = op.cache.kv_lora_rank, nope = args.wk_b.dim(2);
-  cuda::MlaArgs p = latent_of(gpu_, op.sequences, op.cache, heads, args.scale);
+  cuda::MlaArgs p = latent_of(gpu(), op.sequences, op.cache, heads, args.scale);
   carve(p, workspace(*scratch_bytes(op)));
   p.nope = static_cast<int>(nope);
   p.q = q.data();
@@ -140,7 +139,7 @@ void CudaBackend::run(const op::LatentAttention& op) {
   p.q_pe_stride = q.stride(0);
   p.q_pe_head = q.stride(1);
   cuda::mla_absorb(stream(), p);
-  cuda::mla_attend(stream(), gpu_, p);
+  cuda::mla_attend(stream(), p);
   p.wv_b = {args.wv_b.data(), nullptr, cuda::Type::bf16, false, heads, args.wv_b.dim(1), c};
   p.o = o.data();
   p.o_stride = o.stride(0);
@@ -154,19 +153,19 @@ void CudaBackend::run(const op::LatentAttention& op) {
 
 std::optional<i64> CudaBackend::scratch_bytes(const op::Experts& op) const {
   if (!fits(op)) return std::nullopt;
-  cuda::MoeArgs p = args_of(op, gpu_);
-  return carve(p, gpu_, nullptr);
+  cuda::MoeArgs p = args_of(op);
+  return carve(p, gpu(), nullptr);
 }
 
 void CudaBackend::run(const op::Experts& op) {
   const Tensor& h = op.h;
   const i64 tokens = h.dim(0), dim = h.dim(1);
-  cuda::MoeArgs p = args_of(op, gpu_);
+  cuda::MoeArgs p = args_of(op);
   p.counter = counter();
-  carve(p, gpu_, workspace(*scratch_bytes(op)));
+  carve(p, gpu(), workspace(*scratch_bytes(op)));
   if (!op.add)
     check_cuda(cudaMemsetAsync(p.y, 0, static_cast<std::size_t>(op.y.bytes()), stream()), "clear the experts' sum");
-  if (tokens <= 8 && cuda::input_fits_shared(gpu_, tokens, dim) && aligned_rows(h)) {
+  if (tokens <= 8 && cuda::input_fits_shared(gpu(), tokens, dim) && aligned_rows(h)) {
     p.x = h.data();
     p.x_stride = h.stride(0);
     p.gain = op.norm.gain.as<float>();
@@ -192,7 +191,7 @@ void CudaBackend::run(const op::Experts& op) {
 }
 
 void CudaBackend::run_experts(cuda::MoeArgs& p, bool fp8) {
-  const cudaStream_t s = stream();
+  cuda::Stream& s = stream();
   fp8 ? cuda::moe_gate_fp8(s, p) : cuda::moe_gate_bf16(s, p);
   if (p.tokens > 8) cuda::moe_route(s, p);
   p.x = p.normed;

@@ -32,17 +32,17 @@ cuda::Product product_of(const Tensor& y, const Tensor& x, const Weight& w, Gemm
 std::optional<i64> CudaBackend::product_scratch(const cuda::Product& p) const {
   if (p.rows == 0) return 0;
   const cuda::ProductShape shape = cuda::shape_of(p);
-  const cuda::Choice choice = cuda::choose(shape, gpu_);
+  const cuda::Choice choice = cuda::choose(shape, gpu());
   return choice.kernel != nullptr ? cuda::scratch_bytes(shape, choice.plan) : std::optional<i64>();
 }
 
 void CudaBackend::product(const cuda::Product& p, void* scratch) {
   if (p.rows == 0) return;
   const cuda::ProductShape shape = cuda::shape_of(p);
-  const cuda::Choice choice = cuda::choose(shape, gpu_);
+  const cuda::Choice choice = cuda::choose(shape, gpu());
   CHECK(choice.kernel != nullptr && (scratch != nullptr || cuda::scratch_bytes(shape, choice.plan) == 0),
         "a product of {} rows of {} has no kernel or no scratch", p.rows, p.part[0].w.in);
-  cuda::run(stream(), gpu_, p, choice, scratch);
+  cuda::run(stream(), p, choice, scratch);
 }
 
 std::string CudaBackend::explain(const ProductCase& product) const {
@@ -59,7 +59,7 @@ std::string CudaBackend::explain(const ProductCase& product) const {
   shape.quantise = product.mode == GemmMode::fp8 && product.format->has_scale();
   shape.add = shape.y_f32 = product.add;
   shape.x_aligned = shape.w_aligned = product.in % 16 == 0;
-  return cuda::describe(cuda::choose(shape, gpu_));
+  return cuda::describe(cuda::choose(shape, gpu()));
 }
 
 namespace {

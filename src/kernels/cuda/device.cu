@@ -1,5 +1,8 @@
 #include "kernels/cuda/device.h"
 
+#include <algorithm>
+
+#include "kernels/cuda/errors.h"
 #include "kernels/cuda/sm90/tile_map.h"
 
 namespace fathom::cuda {
@@ -27,13 +30,19 @@ bool has_sm90a_code() {
 }  // namespace
 
 Device find_device(int index, bool portable) {
+  const auto ask = [index](cudaDeviceAttr which) {
+    int value = 0;
+    check_cuda(cudaDeviceGetAttribute(&value, which, index), "ask for a property of a GPU");
+    return value;
+  };
   Device device;
-  int major = 0, minor = 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
-  cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, index);
-  cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
-  device.capability = 10 * major + minor;
+  device.index = index;
+  device.capability = 10 * ask(cudaDevAttrComputeCapabilityMajor) + ask(cudaDevAttrComputeCapabilityMinor);
+  device.multiprocessors = ask(cudaDevAttrMultiProcessorCount);
+  device.multiprocessor_shared_bytes = ask(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  device.shared_bytes = ask(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  if (portable) device.shared_bytes = std::min(device.shared_bytes, kPortableShared);
+  device.early = device.capability >= 90 && !portable;
   if (!portable && device.capability == 90 && has_sm90a_code()) device.tile_map_encoder = tile_map_encoder();
   device.sm90a = device.tile_map_encoder != nullptr;
   return device;

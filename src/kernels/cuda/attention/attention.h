@@ -1,8 +1,6 @@
 // Attention: rotary positions, the latent cache, and attention over it or over expanded keys and values.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/device.h"
 
@@ -28,22 +26,21 @@ struct Cache {
   int block_size = 0, width = 0, rank = 0;  // rank: kv_lora_rank
 };
 
-void rope(cudaStream_t s, const Array& x, const float* freqs, const std::int32_t* positions);
-void store_latent(cudaStream_t s, const Cache& cache, const Array& kv, const Array& k_pe, const std::int32_t* slots);
-void gather_latent(cudaStream_t s, const Array& y, const Cache& cache, const Sequences& seqs);
-void attend_latent_simple(cudaStream_t s, const Array& o, const Array& q_c, const Array& q_pe, const Cache& cache,
+void rope(Stream& s, const Array& x, const float* freqs, const std::int32_t* positions);
+void store_latent(Stream& s, const Cache& cache, const Array& kv, const Array& k_pe, const std::int32_t* slots);
+void gather_latent(Stream& s, const Array& y, const Cache& cache, const Sequences& seqs);
+void attend_latent_simple(Stream& s, const Array& o, const Array& q_c, const Array& q_pe, const Cache& cache,
                           const Sequences& seqs, float scale);
 // kv [total_context, H, nope + v]; k_pe [total_context, rope].
 struct Expanded {
   Array kv, k_pe;
 };
-void attend_expanded_simple(cudaStream_t s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
+void attend_expanded_simple(Stream& s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
                             float scale);
 
 // The same on Hopper, of bf16 with 128 + 64 key and 128 value entries a head (sm90/attend_prompt.cu).
 bool attend_prompt_fits(const Array& o, const Array& q, const Expanded& keys);
-void attend_prompt(cudaStream_t s, const Device& device, const Array& o, const Array& q, const Expanded& keys,
-                   const Sequences& seqs, float scale);
+void attend_prompt(Stream& s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs, float scale);
 
 // ---- absorbed attention of decode steps over the latent cache (mla_*.cu): kv_lora_rank 512, rope 64, bf16 ----
 struct MlaArgs {
@@ -72,12 +69,12 @@ struct MlaArgs {
   void* o = nullptr;    // bf16 [tokens, heads, v]
   i64 o_stride = 0, o_head = 0;
 };
-void mla_absorb(cudaStream_t s, const MlaArgs& p);  // cache rows of the new tokens; q_c = q_nope wk_b
-void mla_attend(cudaStream_t s, const Device& device,
-                const MlaArgs& p);                   // o_c where there is one part; else parts and sums
-void mla_combine(cudaStream_t s, const MlaArgs& p);  // o_c from parts and sums, if there are several parts
+void mla_absorb(Stream& s, const MlaArgs& p);  // cache rows of the new tokens; q_c = q_nope wk_b
+void mla_attend(Stream& s,
+                const MlaArgs& p);              // o_c where there is one part; else parts and sums
+void mla_combine(Stream& s, const MlaArgs& p);  // o_c from parts and sums, if there are several parts
 // o = o_c wv_b from parts and sums at once, where they are few.
 bool mla_values_fit(const MlaArgs& p);
-void mla_values(cudaStream_t s, const MlaArgs& p);
+void mla_values(Stream& s, const MlaArgs& p);
 
 }  // namespace fathom::cuda

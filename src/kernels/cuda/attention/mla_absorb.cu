@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(128)
 }
 
 template <int kTiles>
-void launch(cudaStream_t s, const MlaArgs& p, const GemvPlan& product) {
+void launch(Stream& s, const MlaArgs& p, const GemvPlan& product) {
   const int chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
   launch_early(mla_absorb_kernel<kTiles>, "mla_absorb",
                dim3(static_cast<unsigned>(chunks), kRank / 16, static_cast<unsigned>(p.heads + 1)), 32,
@@ -71,7 +71,7 @@ void launch(cudaStream_t s, const MlaArgs& p, const GemvPlan& product) {
 
 }  // namespace
 
-void mla_absorb(cudaStream_t s, const MlaArgs& p) {
+void mla_absorb(Stream& s, const MlaArgs& p) {
   GemvPlan product;
   product.part[0] = {
       {p.wk_b.data, nullptr, Type::bf16, false, 1, kRank, p.nope}, const_cast<void*>(p.q_c), Type::bf16, p.q_c_stride};

@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kThreads, 3 - kBuffers) mla_split_kernel(const
 }
 
 template <int kBuffers>
-void launch(cudaStream_t s, const MlaArgs& p) {
+void launch(Stream& s, const MlaArgs& p) {
   const dim3 grid(static_cast<unsigned>(p.splits), static_cast<unsigned>(p.tokens),
                   static_cast<unsigned>((p.heads + kHeads - 1) / kHeads));
   launch_early(mla_split_kernel<kBuffers>, "mla_split", grid, kThreads, sizeof(Shared<kBuffers>), s, p);
@@ -256,9 +256,9 @@ void launch(cudaStream_t s, const MlaArgs& p) {
 
 }  // namespace
 
-void mla_attend(cudaStream_t s, const Device& device, const MlaArgs& p) {
+void mla_attend(Stream& s, const MlaArgs& p) {
   const bool several = p.seqs.max_context > static_cast<i64>(p.splits) * kKeys;
-  several&& static_cast<std::size_t>(device.shared_bytes) >= sizeof(Shared<2>) ? launch<2>(s, p) : launch<1>(s, p);
+  several&& static_cast<std::size_t>(s.device.shared_bytes) >= sizeof(Shared<2>) ? launch<2>(s, p) : launch<1>(s, p);
 }
 
 }  // namespace fathom::cuda

@@ -103,13 +103,13 @@ bool mla_values_fit(const MlaArgs& p) {
   return p.splits > 1 && p.splits <= kMostParts && p.tokens <= kMostTokens && p.heads * p.tokens * p.splits <= 512;
 }
 
-void mla_values(cudaStream_t s, const MlaArgs& p) {
+void mla_values(Stream& s, const MlaArgs& p) {
   const dim3 grid(static_cast<unsigned>((p.wv_b.out + 15) / 16), static_cast<unsigned>(p.heads));
   const std::size_t shared = Parts<1>::bytes(kThreads / 32) + static_cast<std::size_t>(p.tokens) * kRowBytes;
   launch_early(mla_values_kernel, "mla_values", grid, kThreads, shared, s, p);
 }
 
-void mla_combine(cudaStream_t s, const MlaArgs& p) {
+void mla_combine(Stream& s, const MlaArgs& p) {
   if (p.splits == 1) return;
   launch_early(mla_combine_kernel, "mla_combine", static_cast<unsigned>(p.tokens * p.heads), 4 * kThreads, 0, s, p);
 }

@@ -1,5 +1,6 @@
 // Rotation, the paged latent cache, and both forms of attention with one block a token and head.
 #include "kernels/cuda/attention/context.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace fathom::cuda {
 namespace {
@@ -78,12 +79,12 @@ __device__ float block_max(float value, float* shared) {
   return top;
 }
 
-// Block (h, t). Shared memory: query [n_a + n_b], sums [v], scores [kKeys].
+// Block (t, h). Shared memory: query [n_a + n_b], sums [v], scores [kKeys].
 template <typename Keys>
 __global__ void attend_kernel(Attention p, Keys keys, Sequences seqs) {
   extern __shared__ float memory[];
   __shared__ float shared[32];
-  const int h = static_cast<int>(blockIdx.x), t = static_cast<int>(blockIdx.y), lane = threadIdx.x % 32,
+  const int t = static_cast<int>(blockIdx.x), h = static_cast<int>(blockIdx.y), lane = threadIdx.x % 32,
             warp = threadIdx.x / 32;
   const int n_a = static_cast<int>(p.q_a.dim[2]), n_b = static_cast<int>(p.q_b.dim[2]),
             n_v = static_cast<int>(p.o.dim[2]);
@@ -126,41 +127,37 @@ __global__ void attend_kernel(Attention p, Keys keys, Sequences seqs) {
 }
 
 template <typename Keys>
-void attend(cudaStream_t s, const Attention& p, const Keys& keys, const Sequences& seqs) {
+void attend(Stream& s, const Attention& p, const Keys& keys, const Sequences& seqs) {
   if (p.o.dim[0] == 0 || p.o.dim[1] == 0) return;
   const auto bytes = static_cast<std::size_t>(p.q_a.dim[2] + p.q_b.dim[2] + p.o.dim[2] + kKeys) * sizeof(float);
-  attend_kernel<<<dim3(static_cast<unsigned>(p.o.dim[1]), static_cast<unsigned>(p.o.dim[0])), kThreads, bytes, s>>>(
-      p, keys, seqs);
-  check_launch("attend");
+  const dim3 grid(static_cast<unsigned>(p.o.dim[0]), static_cast<unsigned>(p.o.dim[1]));
+  launch(attend_kernel<Keys>, {"attend", grid, kThreads, bytes}, s, p, keys, seqs);
 }
 
 }  // namespace
 
-void rope(cudaStream_t s, const Array& x, const float* freqs, const std::int32_t* positions) {
+void rope(Stream& s, const Array& x, const float* freqs, const std::int32_t* positions) {
   const i64 items = x.dim[0] * x.dim[1] * (x.dim[2] / 2);
   if (items == 0) return;
-  rope_kernel<<<ceil_div(items, 256), 256, 0, s>>>(x, freqs, positions);
-  check_launch("rope");
+  launch(rope_kernel, {"rope", ceil_div(items, 256), 256}, s, x, freqs, positions);
 }
 
-void store_latent(cudaStream_t s, const Cache& cache, const Array& kv, const Array& k_pe, const std::int32_t* slots) {
+void store_latent(Stream& s, const Cache& cache, const Array& kv, const Array& k_pe, const std::int32_t* slots) {
   if (kv.dim[0] == 0) return;
-  store_latent_kernel<<<static_cast<unsigned>(kv.dim[0]), 128, 0, s>>>(cache, kv, k_pe, slots);
-  check_launch("store_latent");
+  launch(store_latent_kernel, {"store_latent", static_cast<unsigned>(kv.dim[0]), 128}, s, cache, kv, k_pe, slots);
 }
 
-void gather_latent(cudaStream_t s, const Array& y, const Cache& cache, const Sequences& seqs) {
+void gather_latent(Stream& s, const Array& y, const Cache& cache, const Sequences& seqs) {
   if (y.dim[0] == 0) return;
-  gather_latent_kernel<<<static_cast<unsigned>(y.dim[0]), 128, 0, s>>>(y, cache, seqs);
-  check_launch("gather_latent");
+  launch(gather_latent_kernel, {"gather_latent", static_cast<unsigned>(y.dim[0]), 128}, s, y, cache, seqs);
 }
 
-void attend_latent_simple(cudaStream_t s, const Array& o, const Array& q_c, const Array& q_pe, const Cache& cache,
+void attend_latent_simple(Stream& s, const Array& o, const Array& q_c, const Array& q_pe, const Cache& cache,
                           const Sequences& seqs, float scale) {
   attend(s, {o, q_c, q_pe, cache.data, cache.data, cache.data, cache.type, cache.type, scale}, LatentKeys{cache}, seqs);
 }
 
-void attend_expanded_simple(cudaStream_t s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
+void attend_expanded_simple(Stream& s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
                             float scale) {
   const i64 rope = keys.k_pe.dim[1], nope = q.dim[2] - rope;
   Array q_a = q, q_b = q;

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/linear/code_rows.h"
 #include "kernels/cuda/linear/kernels.h"
+#include "kernels/cuda/linear/mma_plan.h"
 #include "kernels/cuda/rows/rows.h"
 #include "kernels/cuda/sm90/gemm_plan.h"
 #include "kernels/cuda/sm90/splitk_plan.h"
@@ -88,10 +89,16 @@ ProductPlan gemm_plan(const ProductShape& p, const Device& device) {
   return {p.norm, p.quantise ? Codes::by_column : Codes::none, 128, gemm_tile_rows(p, 0, device.multiprocessors)};
 }
 
-bool mma_supports(const ProductShape& p, const Device&) { return for_tensor_cores(p) && !p.add && !p.transposed; }
+bool mma_supports(const ProductShape& p, const Device& device) {
+  return for_tensor_cores(p) && !p.add && !p.transposed && device.shared_bytes >= kPortableShared;
+}
 double mma_cost(const ProductShape& p) { return static_cast<double>(gemv_rows(p)) + kPortable; }
-ProductPlan mma_plan(const ProductShape& p, const Device&) {
-  return {p.norm, p.quantise ? Codes::dequantised : Codes::none, 256, 128};
+ProductPlan mma_plan(const ProductShape& p, const Device& device) {
+  return {.norm_first = p.norm,
+          .codes = p.quantise ? Codes::by_row : Codes::none,
+          .outputs = kTileOuts,
+          .rows = kTileRows,
+          .stages = mma_stages(kind_of(p), device.shared_bytes)};
 }
 
 bool simple_supports(const ProductShape& p, const Device&) { return !p.add; }
@@ -117,24 +124,19 @@ Array rows_of(const Product& p) {
   return {const_cast<void*>(p.x), p.x_type, 2, {p.rows, in}, {p.x_stride, 1}};
 }
 
-// The rows as codes, or as what these stand for, in scratch.
-void quantise_rows(cudaStream_t s, Product& p, Codes codes, void* scratch) {
+// The rows as codes in scratch.
+void quantise_rows(Stream& s, Product& p, bool by_column, void* scratch) {
   const i64 in = p.part[0].w.in;
-  const bool power_of_two = p.part[0].w.power_of_two, by_column = codes == Codes::by_column;
-  if (codes == Codes::dequantised) {
-    round_to_fp8(s, scratch, rows_of(p), power_of_two);
-    p.x = scratch;
-  } else {
-    const CodeRows rows = by_column ? CodeRows::by_column(scratch, p.rows, in) : CodeRows::by_row(scratch, p.rows, in);
-    if (by_column)
-      quantize_by_column(s, rows.codes, rows.scales, rows.stride, rows_of(p), power_of_two);
-    else
-      quantize(s, rows.codes, rows.scales, rows_of(p), power_of_two);
-    p.x = rows.codes;
-    p.x_type = Type::e4m3;
-    p.x_scale = rows.scales;
-    p.x_scale_stride = rows.stride;
-  }
+  const bool power_of_two = p.part[0].w.power_of_two;
+  const CodeRows rows = by_column ? CodeRows::by_column(scratch, p.rows, in) : CodeRows::by_row(scratch, p.rows, in);
+  if (by_column)
+    quantize_by_column(s, rows.codes, rows.scales, rows.stride, rows_of(p), power_of_two);
+  else
+    quantize(s, rows.codes, rows.scales, rows_of(p), power_of_two);
+  p.x = rows.codes;
+  p.x_type = Type::e4m3;
+  p.x_scale = rows.scales;
+  p.x_scale_stride = rows.stride;
   p.x_stride = in;
   p.quantise = false;
 }
@@ -154,20 +156,20 @@ Choice choose(const ProductShape& shape, const Device& device) {
 
 std::string describe(const Choice& choice) {
   if (choice.kernel == nullptr) return "none: the plain form";
-  constexpr const char* kCodes[] = {"", "  codes in the kernel", "  codes by row", "  codes by column",
-                                    "  codes as bf16"};
+  constexpr const char* kCodes[] = {"", "  codes in the kernel", "  codes by row", "  codes by column"};
   const ProductPlan& plan = choice.plan;
-  return fmt::format("{:11}  tile {:3} x {:3}  splits {}{}{}", choice.kernel->name, plan.outputs, plan.rows,
-                     plan.splits, plan.norm_first ? "  norm first" : "", kCodes[static_cast<int>(plan.codes)]);
+  return fmt::format("{:11}  tile {:3} x {:3}  splits {}{}{}{}", choice.kernel->name, plan.outputs, plan.rows,
+                     plan.splits, plan.stages > 0 ? fmt::format("  stages {}", plan.stages) : "",
+                     plan.norm_first ? "  norm first" : "", kCodes[static_cast<int>(plan.codes)]);
 }
 
 i64 scratch_bytes(const ProductShape& p, const ProductPlan& plan) {
   const i64 norm = norm_bytes(p, plan);
   if (plan.codes == Codes::none || plan.codes == Codes::in_kernel) return norm;
-  return norm + (plan.codes == Codes::dequantised ? aligned(p.rows * p.in * 2) : CodeRows::bytes(p.rows, p.in));
+  return norm + CodeRows::bytes(p.rows, p.in);
 }
 
-void run(cudaStream_t s, const Device& device, const Product& product, const Choice& choice, void* scratch) {
+void run(Stream& s, const Product& product, const Choice& choice, void* scratch) {
   Product p = product;
   auto* place = static_cast<char*>(scratch);
   if (choice.plan.norm_first) {
@@ -178,8 +180,8 @@ void run(cudaStream_t s, const Device& device, const Product& product, const Cho
     place += norm_bytes(shape_of(product), choice.plan);
   }
   if (choice.plan.codes != Codes::none && choice.plan.codes != Codes::in_kernel)
-    quantise_rows(s, p, choice.plan.codes, place);
-  choice.kernel->run(s, device, p, choice.plan);
+    quantise_rows(s, p, choice.plan.codes == Codes::by_column, place);
+  choice.kernel->run(s, p, choice.plan);
 }
 
 }  // namespace fathom::cuda

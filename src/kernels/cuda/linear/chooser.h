@@ -12,11 +12,10 @@ namespace fathom::cuda {
 
 // In which form a kernel takes activations that are to be quantised.
 enum class Codes : std::uint8_t {
-  none,        // they are not
-  in_kernel,   // it makes the codes itself
-  by_row,      // codes, the scales of a row together
-  by_column,   // codes, the scales of each 128 columns together
-  dequantised  // bf16 values that the codes stand for
+  none,       // they are not
+  in_kernel,  // it makes the codes itself
+  by_row,     // codes, the scales of a row together
+  by_column   // codes, the scales of each 128 columns together
 };
 
 // What is done for a product, and how it is divided.
@@ -26,6 +25,7 @@ struct ProductPlan {
   int outputs = 0, rows = 0;  // of a tile, those of the first matrix
   int splits = 1;             // of the inner dimension
   int at_once = 1;            // blocks that a multiprocessor holds; 0: as many as it can
+  int stages = 0;             // of tiles in shared memory, where the device decides how many
 };
 
 struct ProductKernel {
@@ -33,7 +33,7 @@ struct ProductKernel {
   bool (*supports)(const ProductShape& shape, const Device& device);
   double (*cost)(const ProductShape& shape);
   ProductPlan (*plan)(const ProductShape& shape, const Device& device);
-  void (*run)(cudaStream_t s, const Device& device, const Product& p, const ProductPlan& plan);
+  void (*run)(Stream& s, const Product& p, const ProductPlan& plan);
 };
 std::span<const ProductKernel> product_kernels();
 
@@ -47,6 +47,6 @@ std::string describe(const Choice& choice);
 
 // Bytes of scratch that the choice needs for such a product.
 i64 scratch_bytes(const ProductShape& shape, const ProductPlan& plan);
-void run(cudaStream_t s, const Device& device, const Product& p, const Choice& choice, void* scratch);
+void run(Stream& s, const Product& p, const Choice& choice, void* scratch);
 
 }  // namespace fathom::cuda

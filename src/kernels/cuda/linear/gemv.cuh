@@ -78,12 +78,12 @@ __global__ void __launch_bounds__(kTiles >= 4 ? 256 : 512) gemv_kernel(const __g
 }
 
 template <bool kFp8, Rows kRows, int kTiles>
-void launch_gemv(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
+void launch_gemv(Stream& s, const GemvPlan& p) {
   i64 tiles = 0;
   for (int i = 0; i < p.parts; ++i) tiles += (p.part[i].w.out + 15) / 16;
   if (tiles == 0 || p.tokens == 0) return;
-  const int warps =
-                warps_for(tiles * p.heads, p.part[0].w.in, p.heads > 1 ? 1 : 4, kTiles >= 4 ? 8 : 16, multiprocessors),
+  const int warps = warps_for(tiles * p.heads, p.part[0].w.in, p.heads > 1 ? 1 : 4, kTiles >= 4 ? 8 : 16,
+                              s.device.multiprocessors),
             chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
   std::size_t shared = Parts<kTiles>::bytes(warps);
   if (kRows == Rows::shared) shared += InputPlace::bytes(p.tokens, p.part[0].w.in);
@@ -93,15 +93,15 @@ void launch_gemv(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
 }
 
 template <bool kFp8, Rows kRows>
-void dispatch_gemv(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
-  if (p.tokens <= 8) return launch_gemv<kFp8, kRows, 1>(s, p, multiprocessors);
+void dispatch_gemv(Stream& s, const GemvPlan& p) {
+  if (p.tokens <= 8) return launch_gemv<kFp8, kRows, 1>(s, p);
   if constexpr (kRows != Rows::shared) {
-    if (p.tokens <= 16) return launch_gemv<kFp8, kRows, 2>(s, p, multiprocessors);
-    if (p.tokens <= 32) return launch_gemv<kFp8, kRows, 4>(s, p, multiprocessors);
-    launch_gemv<kFp8, kRows, kMostTiles>(s, p, multiprocessors);
+    if (p.tokens <= 16) return launch_gemv<kFp8, kRows, 2>(s, p);
+    if (p.tokens <= 32) return launch_gemv<kFp8, kRows, 4>(s, p);
+    launch_gemv<kFp8, kRows, kMostTiles>(s, p);
   }
 }
 
-void gemv_fp8(cudaStream_t s, const GemvPlan& p, int multiprocessors);
+void gemv_fp8(Stream& s, const GemvPlan& p);
 
 }  // namespace fathom::cuda

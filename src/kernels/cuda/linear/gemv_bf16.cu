@@ -5,14 +5,13 @@
 namespace fathom::cuda {
 namespace {
 
-void gemv_bf16(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
-  p.gain != nullptr ? dispatch_gemv<false, Rows::shared>(s, p, multiprocessors)
-                    : dispatch_gemv<false, Rows::bf16>(s, p, multiprocessors);
+void gemv_bf16(Stream& s, const GemvPlan& p) {
+  p.gain != nullptr ? dispatch_gemv<false, Rows::shared>(s, p) : dispatch_gemv<false, Rows::bf16>(s, p);
 }
 
 }  // namespace
 
-void gemv_product(cudaStream_t s, const Device& device, const Product& p, const ProductPlan&) {
+void gemv_product(Stream& s, const Product& p, const ProductPlan&) {
   GemvPlan plan;
   for (int i = 0; i < p.parts; ++i) plan.part[i] = p.part[i];
   plan.parts = p.parts;
@@ -26,11 +25,11 @@ void gemv_product(cudaStream_t s, const Device& device, const Product& p, const 
   plan.eps = p.eps;
   plan.quantise = p.quantise;
   plan.add = p.add;
-  (p.part[0].w.type == Type::e4m3 ? gemv_fp8 : gemv_bf16)(s, plan, device.multiprocessors);
+  (p.part[0].w.type == Type::e4m3 ? gemv_fp8 : gemv_bf16)(s, plan);
 }
 
 bool input_fits_shared(const Device& device, i64 rows, i64 in) {
-  constexpr std::size_t kKept = 16u << 10;  // for the sums of warps, and what a kernel has besides
+  constexpr std::size_t kKept = 20u << 10;  // for the sums of warps, and what a kernel has besides
   return rows <= InputPlace::kMostPrepared &&
          InputPlace::bytes(rows, in) + kKept <= static_cast<std::size_t>(device.shared_bytes);
 }

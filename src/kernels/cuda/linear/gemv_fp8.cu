@@ -3,13 +3,13 @@
 
 namespace fathom::cuda {
 
-void gemv_fp8(cudaStream_t s, const GemvPlan& p, int multiprocessors) {
+void gemv_fp8(Stream& s, const GemvPlan& p) {
   if (p.gain != nullptr || p.quantise)
-    dispatch_gemv<true, Rows::shared>(s, p, multiprocessors);
+    dispatch_gemv<true, Rows::shared>(s, p);
   else if (p.x_scale != nullptr)
-    dispatch_gemv<true, Rows::codes>(s, p, multiprocessors);
+    dispatch_gemv<true, Rows::codes>(s, p);
   else
-    dispatch_gemv<true, Rows::bf16>(s, p, multiprocessors);
+    dispatch_gemv<true, Rows::bf16>(s, p);
 }
 
 }  // namespace fathom::cuda

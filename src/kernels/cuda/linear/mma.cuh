@@ -1,18 +1,21 @@
-// Products of many rows on tensor cores: tiles of 128 rows x 256 outputs, 64 inner entries at a time, four of these in
-// flight through shared memory. Sixteen warps of 64 x 32. FP8 weights stay FP8 in shared memory and become bf16, times
-// their scale, in registers: that is the reference's weight_dequant without a second copy.
+// Products of many rows on tensor cores: tiles of 128 rows x 256 outputs, 64 inner entries at a time, through a ring of
+// as many stages as the device's shared memory has room for. Sixteen warps of 64 x 32. Codes stay codes in shared
+// memory and become bf16, exactly, in registers; sums are kept in units of the scales of the current 128 inner entries.
 //
 // As in gemv_mainloop.cuh a thread takes 8 neighbouring inner entries where mma.m16n8k16 wants scattered pairs.
 #pragma once
 
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear/gemv_mainloop.cuh"
+#include "kernels/cuda/linear/mma_plan.h"
 
 namespace fathom::cuda {
 
-constexpr int kTileRows = 128, kTileOuts = 256, kTileIn = 64, kStages = 4, kTileThreads = 512;
+constexpr int kTileThreads = 512;
 
 struct MmaPlan {
-  const void* x;  // bf16 [rows, in]
+  const void* x;         // bf16 or e4m3 [rows, in]
+  const float* x_scale;  // of codes: [rows, in / 128]
   i64 x_stride;
   Matrix w;
   void* y;
@@ -61,40 +64,83 @@ __device__ inline void copy_chunk(std::uint32_t to, const void* from, bool there
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
 }
 
-template <bool kFp8>
+// One side's tiles in shared memory: kRows rows of 64 entries, of bf16 in 128 bytes each, of codes two in 128 bytes.
+template <int kByte, int kRows>
+class Operand {
+ public:
+  static constexpr int kRowBytes = kTileIn * kByte, kBytes = kRows * kRowBytes;
+
+  // first: the tile's first row; `rows` of them are there. This thread reads rows 8 i + g from `mine` on.
+  __device__ Operand(const void* data, i64 first, i64 row_bytes, i64 rows, int in, int mine)
+      : data_(static_cast<const char*>(data)), in_(in) {
+    const int thread = static_cast<int>(threadIdx.x), row = thread / kChunks, chunk = thread % kChunks;
+    entry_ = chunk * (16 / kByte);
+    place_ = place(row, chunk);
+    for (int j = 0; j < kCopies; ++j) there_[j] = row + kCopyRows * j < rows;
+    from_ = data_ + (first + row) * row_bytes + chunk * 16;
+    step_ = kCopyRows * row_bytes;
+    const int g = thread % 32 / 4, c = thread % 4;
+    read_ = kByte == 2 ? place(mine + g, c) : place(mine + g, c / 2) + c % 2 * 8;
+  }
+
+  // Starts the copies of this thread's chunks of inner entries from k on; what is not there is zero.
+  __device__ void fetch(std::uint32_t stage, int k) const {
+#pragma unroll
+    for (int j = 0; j < kCopies; ++j) {
+      const bool there = k + entry_ < in_ && there_[j];
+      copy_chunk(stage + place_ + j * kCopyRows * kRowBytes, there ? from_ + j * step_ + k * kByte : data_, there);
+    }
+  }
+
+  // 8 inner entries of row 8 i + g, from 32 h + 8 c on, as bf16; codes times factor (see widen_e4m3).
+  __device__ uint4 read(const char* stage, int i, int h, std::uint32_t factor) const {
+    if constexpr (kByte == 2) {
+      return *reinterpret_cast<const uint4*>(stage + (read_ ^ h * 64) + i * 8 * kRowBytes);
+    } else {
+      const uint2 codes = *reinterpret_cast<const uint2*>(stage + (read_ ^ (h ^ (i & 1)) * 32) + i * 8 * kRowBytes);
+      uint4 v;
+      widen_e4m3(codes.x, v.x, v.y, factor);
+      widen_e4m3(codes.y, v.z, v.w, factor);
+      return v;
+    }
+  }
+
+ private:
+  static constexpr int kChunks = kRowBytes / 16, kCopyRows = kTileThreads / kChunks, kCopies = kRows / kCopyRows;
+
+  __device__ static int place(int row, int chunk) {
+    if (kByte == 2) return row * 128 + swizzled(row, chunk) * 16;
+    return row / 2 * 128 + swizzled(row / 2, row % 2 * 4 + chunk) * 16;
+  }
+
+  const char *data_, *from_;
+  i64 step_;
+  int in_, entry_, place_, read_;
+  bool there_[kCopies];
+};
+
+template <Kind kKind, int kStages>
 class MmaKernel {
  public:
-  static constexpr int kByte = kFp8 ? 1 : 2, kRowBytes = kTileIn * 2, kOutBytes = kTileIn * kByte;
-  static constexpr int kChunks = kOutBytes / 16, kCopyRows = kTileThreads / kChunks, kCopies = kTileOuts / kCopyRows;
-  static constexpr int kStage = kTileRows * kRowBytes + kTileOuts * kOutBytes;
+  using Rows = Operand<kKind == Kind::fp8 ? 1 : 2, kTileRows>;
+  using Weights = Operand<kKind == Kind::bf16 ? 2 : 1, kTileOuts>;
+  static constexpr int kStage = Rows::kBytes + Weights::kBytes;
+  static_assert(kStage == mma_stage_bytes(kKind));
 
   __device__ MmaKernel(const MmaPlan& p, const TileRows& rows, char* memory)
-      : p_(p), rows_(rows), memory_(memory), out0_(static_cast<int>(blockIdx.x) * kTileOuts) {
-    const int thread = static_cast<int>(threadIdx.x), g = thread % 32 / 4, c = thread % 4;
-    warp_row_ = thread / 32 % 2 * 64;
-    warp_out_ = thread / 64 * 32;
-    in_ = static_cast<int>(p.w.in);
-    // What this thread copies: chunk thread % 8 of rows thread / 8 + 64 j of x, and the same of w (FP8: chunk thread %
-    // 4 of rows thread / 4 + 128 j). These rows have the same place in the pattern of banks.
-    x_chunk_ = thread % 8 * 8;
-    x_place_ = thread / 8 * 128 + swizzled(thread / 8, thread % 8) * 16;
-    for (int j = 0; j < kTileRows / 64; ++j) x_there_[j] = thread / 8 + 64 * j < rows.rows;
-    x_from_ = static_cast<const char*>(p.x) + ((rows.begin + thread / 8) * p.x_stride + x_chunk_) * 2;
-    const char* w = static_cast<const char*>(p.w.data) + static_cast<i64>(rows.expert) * p.w.out * p.w.in * kByte;
-    const int w_row = thread / kChunks;
-    w_chunk_ = thread % kChunks * (16 / kByte);
-    w_place_ = kFp8 ? w_row / 2 * 128 + swizzled(w_row / 2, w_row % 2 * 4 + thread % 4) * 16
-                    : w_row * 128 + swizzled(w_row, thread % 8) * 16;
-    for (int j = 0; j < kCopies; ++j) w_there_[j] = out0_ + w_row + kCopyRows * j < p.w.out;
-    w_from_ = w + (static_cast<i64>(out0_ + w_row) * p.w.in + w_chunk_) * kByte;
-    // What it multiplies: 16 bytes of rows 8 i + g, at chunk 4 h + c for h = 0, 1.
-    const int turn = swizzled(g, 0);
-    x_first_ = (warp_row_ + g) * 128 + (c ^ turn) * 16;
-    x_second_ = (warp_row_ + g) * 128 + ((4 + c) ^ turn) * 16;
-    if constexpr (kFp8) {
-      const i64 blocks = (p.w.in + kUnit - 1) / kUnit;
-      const i64 block = min(static_cast<i64>(out0_ + warp_out_), p.w.out - 1) / kUnit;
-      scales_ = p.w.scale + (static_cast<i64>(rows.expert) * ((p.w.out + kUnit - 1) / kUnit) + block) * blocks;
+      : p_(p),
+        tile_(rows),
+        memory_(memory),
+        out0_(static_cast<int>(blockIdx.x) * kTileOuts),
+        warp_row_(static_cast<int>(threadIdx.x) / 32 % 2 * 64),
+        warp_out_(static_cast<int>(threadIdx.x) / 64 * 32),
+        blocks_(static_cast<int>((p.w.in + kUnit - 1) / kUnit)),
+        x_(p.x, rows.begin, p.x_stride * (kKind == Kind::fp8 ? 1 : 2), rows.rows, static_cast<int>(p.w.in), warp_row_),
+        w_(p.w.data, rows.expert * p.w.out + out0_, p.w.in * (kKind == Kind::bf16 ? 2 : 1), p.w.out - out0_,
+           static_cast<int>(p.w.in), warp_out_) {
+    if constexpr (kKind != Kind::bf16) {
+      const i64 row = min(static_cast<i64>(out0_ + warp_out_), p.w.out - 1) / kUnit;
+      scales_ = p.w.scale + (rows.expert * ((p.w.out + kUnit - 1) / kUnit) + row) * blocks_;
     }
   }
 
@@ -105,70 +151,60 @@ class MmaKernel {
       asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2));
       __syncthreads();
       fetch(s + kStages - 1, (s + kStages - 1) % kStages, steps);
-      multiply(memory_ + s % kStages * kStage, s);
+      if constexpr (kKind != Kind::bf16)
+        if (s % 2 == 0) enter(s / 2);
+      multiply(memory_ + s % kStages * kStage);
     }
     asm volatile("cp.async.wait_group 0;");
     save();
   }
 
  private:
-  __device__ void fetch(int step, int stage, int steps) {
+  __device__ void fetch(int step, int stage, int steps) const {
     if (step < steps) {
       const auto base = static_cast<std::uint32_t>(__cvta_generic_to_shared(memory_ + stage * kStage));
-      const int k0 = step * kTileIn;
-      const bool x_inside = k0 + x_chunk_ < in_, w_inside = k0 + w_chunk_ < in_;
-      const char *x = x_from_ + k0 * 2, *w = w_from_ + static_cast<i64>(k0) * kByte;
-#pragma unroll
-      for (int j = 0; j < kTileRows / 64; ++j) {
-        const bool there = x_inside && x_there_[j];
-        copy_chunk(base + x_place_ + j * 64 * 128, there ? x + j * 64 * p_.x_stride * 2 : p_.x, there);
-      }
-#pragma unroll
-      for (int j = 0; j < kCopies; ++j) {
-        const bool there = w_inside && w_there_[j];
-        copy_chunk(base + kTileRows * kRowBytes + w_place_ + j * kCopyRows * kOutBytes,
-                   there ? w + static_cast<i64>(j * kCopyRows) * in_ * kByte : p_.w.data, there);
-      }
+      x_.fetch(base, step * kTileIn);
+      w_.fetch(base + Rows::kBytes, step * kTileIn);
     }
     asm volatile("cp.async.commit_group;");
   }
 
-  // 8 weights of output row `row` from inner entry 32 h + 8 c on, as bf16.
-  __device__ uint4 weights(const char* base, int row, int h, float scale) const {
-    const int c = threadIdx.x % 4;
-    if constexpr (!kFp8) {
-      return *reinterpret_cast<const uint4*>(base + row * 128 + swizzled(row, h * 4 + c) * 16);
-    } else {
-      const int chunk = row % 2 * 4 + h * 2 + c / 2;
-      const uint2 codes =
-          *reinterpret_cast<const uint2*>(base + row / 2 * 128 + swizzled(row / 2, chunk) * 16 + c % 2 * 8);
-      uint4 v;
-      widen_e4m3(codes.x, v.x, v.y);
-      widen_e4m3(codes.y, v.z, v.w);
-      const auto scaled = [scale](std::uint32_t pair) {
-        return pack_bf16(__uint_as_float(pair << 16) * scale, __uint_as_float(pair & 0xffff0000u) * scale);
-      };
-      return {scaled(v.x), scaled(v.y), scaled(v.z), scaled(v.w)};
-    }
+  // The scale of row 16 m + 8 half + g of this warp in a block of inner entries; 1 before the first block.
+  __device__ float x_scale(int m, int half, int block) const {
+    if (kKind != Kind::fp8 || block < 0) return 1;
+    const int row = min(warp_row_ + m * 16 + half * 8 + static_cast<int>(threadIdx.x) % 32 / 4, tile_.rows - 1);
+    return __ldg(p_.x_scale + static_cast<i64>(tile_.begin + row) * blocks_ + block);
   }
 
-  __device__ void multiply(const char* stage, int step) {
-    const int g = threadIdx.x % 32 / 4;
-    const char* outs = stage + kTileRows * kRowBytes;
-    float scale = 1;
-    if constexpr (kFp8) scale = scales_[step / 2];
+  // On to a block of 128 inner entries: the sums go from units of the last one's scales to its own.
+  __device__ void enter(int block) {
+    const float scale = scales_[block];
+    factor_ = counts(scale) ? kWidenE4m3 : 0;
+    if (!counts(scale)) return;
+#pragma unroll
+    for (int m = 0; m < 4; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float ratio = unit_ * x_scale(m, half, last_) * __frcp_rn(scale * x_scale(m, half, block));
+#pragma unroll
+        for (int n = 0; n < 4; ++n) sums_[m][n][2 * half] *= ratio, sums_[m][n][2 * half + 1] *= ratio;
+      }
+    unit_ = scale;
+    last_ = block;
+  }
+
+  __device__ void multiply(const char* stage) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       uint4 low[4], high[4];
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
-        const char* row = stage + (h == 0 ? x_first_ : x_second_) + m * 16 * 128;
-        low[m] = *reinterpret_cast<const uint4*>(row);
-        high[m] = *reinterpret_cast<const uint4*>(row + 8 * 128);
+        low[m] = x_.read(stage, 2 * m, h, kWidenE4m3);
+        high[m] = x_.read(stage, 2 * m + 1, h, kWidenE4m3);
       }
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
-        const uint4 w = weights(outs, warp_out_ + n * 8 + g, h, scale);
+        const uint4 w = w_.read(stage + Rows::kBytes, n, h, factor_);
 #pragma unroll
         for (int m = 0; m < 4; ++m) mma_bf16(sums_[m][n], low[m].x, high[m].x, low[m].y, high[m].y, w.x, w.y);
 #pragma unroll
@@ -184,28 +220,32 @@ class MmaKernel {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = warp_row_ + m * 16 + half * 8 + g;
-        if (row >= rows_.rows) continue;
-        const i64 at = (rows_.begin + row) * p_.y_stride;
+        if (row >= tile_.rows) continue;
+        const float unit = unit_ * x_scale(m, half, last_);
+        const i64 at = (tile_.begin + row) * p_.y_stride;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
           const i64 out = out0_ + warp_out_ + n * 8 + 2 * c;
-          if (out < p_.w.out) store(p_.y, p_.y_type, at + out, sums_[m][n][2 * half]);
-          if (out + 1 < p_.w.out) store(p_.y, p_.y_type, at + out + 1, sums_[m][n][2 * half + 1]);
+          if (out < p_.w.out) store(p_.y, p_.y_type, at + out, sums_[m][n][2 * half] * unit);
+          if (out + 1 < p_.w.out) store(p_.y, p_.y_type, at + out + 1, sums_[m][n][2 * half + 1] * unit);
         }
       }
   }
 
   const MmaPlan& p_;
-  TileRows rows_;
+  TileRows tile_;
   char* memory_;
-  const char *x_from_, *w_from_;
+  int out0_, warp_row_, warp_out_, blocks_;
+  Rows x_;
+  Weights w_;
   const float* scales_ = nullptr;
-  int out0_, warp_row_, warp_out_, in_, x_chunk_, x_place_, w_chunk_, w_place_, x_first_, x_second_;
-  bool x_there_[kTileRows / 64], w_there_[kCopies];
+  float unit_ = 1;  // of the sums: the scale of block `last_`
+  int last_ = -1;
+  std::uint32_t factor_ = kWidenE4m3;
   float sums_[4][4][4] = {};
 };
 
-template <bool kFp8>
+template <Kind kKind, int kStages>
 __global__ void __launch_bounds__(kTileThreads, 1) mma_kernel(const MmaPlan product) {
   extern __shared__ __align__(128) char tile_memory[];
   MmaPlan p = product;
@@ -221,20 +261,19 @@ __global__ void __launch_bounds__(kTileThreads, 1) mma_kernel(const MmaPlan prod
   else
     rows = find_tile(p.offsets, static_cast<int>(p.w.count), static_cast<int>(blockIdx.y));
   if (rows.rows <= 0) return;
-  MmaKernel<kFp8>(p, rows, tile_memory).run();
+  MmaKernel<kKind, kStages>(p, rows, tile_memory).run();
 }
 
-template <bool kFp8>
-void launch_mma(cudaStream_t s, const MmaPlan& p) {
-  constexpr int kBytes = MmaKernel<kFp8>::kStage * kStages;
-  cudaFuncSetAttribute(mma_kernel<kFp8>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+template <Kind kKind, int kStages = kMostMmaStages>
+void launch_mma(Stream& s, const MmaPlan& p, int stages) {
+  if constexpr (kStages > kLeastMmaStages<kKind>)
+    if (stages < kStages) return launch_mma<kKind, kStages - 1>(s, p, stages);
   // Each expert adds at most one tile that is not full.
   const i64 row_tiles =
       (p.rows + kTileRows - 1) / kTileRows + (p.offsets != nullptr ? (p.w.count < p.rows ? p.w.count : p.rows) : 0);
   const dim3 grid(static_cast<unsigned>((p.w.out + kTileOuts - 1) / kTileOuts), static_cast<unsigned>(row_tiles),
                   static_cast<unsigned>(p.heads));
-  mma_kernel<kFp8><<<grid, kTileThreads, kBytes, s>>>(p);
-  check_launch("mma");
+  launch(mma_kernel<kKind, kStages>, {"mma", grid, kTileThreads, kStages * mma_stage_bytes(kKind)}, s, p);
 }
 
 }  // namespace fathom::cuda

@@ -1,9 +1,8 @@
 // One description of a product y = x w^T for all kernels that compute it, and its shape, by which one is chosen.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "kernels/cuda/array.h"
+#include "kernels/cuda/device.h"
 
 namespace fathom::cuda {
 

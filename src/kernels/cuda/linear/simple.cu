@@ -1,4 +1,5 @@
 // Products of any shape and type, in float32 over shared-memory tiles. Readable; the twin of the fast ones.
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/linear/kernels.h"
 #include "kernels/cuda/numbers.cuh"
 
@@ -100,19 +101,19 @@ unsigned tiles(i64 n) { return static_cast<unsigned>((n + kTile - 1) / kTile); }
 
 }  // namespace
 
-void simple_product(cudaStream_t s, const Device&, const Product& p, const ProductPlan&) {
+void simple_product(Stream& s, const Product& p, const ProductPlan&) {
   for (int i = 0; i < p.parts; ++i) {
     const SimplePlan plan = plan_of(p, i);
     const unsigned outs = tiles(plan.out), rows = tiles(plan.rows), count = static_cast<unsigned>(p.part[i].w.count);
     if (plan.rows == 0 || plan.out == 0 || count == 0) continue;
     if (p.offsets != nullptr)
-      grouped_linear_kernel<<<dim3(outs, rows < 8 ? rows : 8, count), kThreads, 0, s>>>(plan, p.offsets);
+      launch(grouped_linear_kernel, {"simple_grouped", dim3(outs, rows < 8 ? rows : 8, count), kThreads}, s, plan,
+             p.offsets);
     else if (p.heads > 1)
-      head_matmul_kernel<<<dim3(outs, rows, static_cast<unsigned>(p.heads)), kThreads, 0, s>>>(plan, p.x_head, p.w_head,
-                                                                                               p.y_head);
+      launch(head_matmul_kernel, {"simple_heads", dim3(outs, rows, static_cast<unsigned>(p.heads)), kThreads}, s, plan,
+             p.x_head, p.w_head, p.y_head);
     else
-      linear_kernel<<<dim3(outs, rows), kThreads, 0, s>>>(plan);
-    check_launch("simple_product");
+      launch(linear_kernel, {"simple", dim3(outs, rows), kThreads}, s, plan);
   }
 }
 

@@ -250,18 +250,20 @@ class Down {
   }
 
   __device__ void route_here() {
-    active_ = p_.route.top_k;
+    bool here = false;
     if (threadIdx.x < 32) {
       const Choice choice = route_in_registers(p_.route, 0, memory_);
       const int e = choice.index - static_cast<int>(p_.first), k = static_cast<int>(threadIdx.x);
-      if (k < active_) {
-        const bool here = e >= 0 && e < p_.w2.count;
-        lists_.experts[k] = here ? e : 0;
-        lists_.slots[k][0] = here ? static_cast<std::int8_t>(k) : kNone;
+      here = k < p_.route.top_k && e >= 0 && e < p_.w2.count;
+      const unsigned all = __ballot_sync(0xffffffffu, here);
+      if (here) {
+        const int rank = __popc(all & ((1u << k) - 1));
+        lists_.experts[rank] = e;
+        lists_.slots[rank][0] = static_cast<std::int8_t>(k);
         lists_.weights[k] = choice.weight;
       }
     }
-    __syncthreads();
+    active_ = __syncthreads_count(here ? 1 : 0);
   }
 
   __device__ void clear_slots() {
@@ -354,36 +356,40 @@ __global__ void __launch_bounds__(512) moe_down_kernel(const __grid_constant__ M
 
 // Tiles of a block. With many tokens all blocks run at once: 16 warps a multiprocessor are shared by the experts that
 // are to be expected, and some more. How many a few tokens choose is too uncertain for that.
-inline i64 run_of(const MoeArgs& p, i64 tiles, int warps) {
+inline i64 run_of(const MoeArgs& p, i64 tiles, int warps, int multiprocessors) {
   if (p.tokens <= 8) return 2;
   const double all = static_cast<double>(p.route.experts), missed = std::pow(1 - p.route.top_k / all, p.tokens),
                chosen = std::ceil(all * (1 - missed) + 1.5 * std::sqrt(all * missed * (1 - missed))),
                here = std::fmax(1.0, std::fmin(chosen, all) * static_cast<double>(p.w1.count) / all),
-               runs = std::floor(p.multiprocessors * 16.0 / warps / here);  // of one expert
+               runs = std::floor(multiprocessors * 16.0 / warps / here);  // of one expert
   return runs < 1 ? tiles : static_cast<i64>(std::ceil(static_cast<double>(tiles) / runs));
 }
 
 template <bool kFp8, bool kUp, Rows kRows, int kTiles>
-void launch_moe_rows(cudaStream_t s, const MoeArgs& p) {
+void launch_moe_rows(Stream& s, const MoeArgs& p) {
   const Matrix& w = kUp ? p.w1 : p.w2;
   const i64 tiles = kUp ? (w.out + 7) / 8 : (w.out + 15) / 16;
-  const int most = chosen_at_most(p), warps = warps_for(tiles * most, w.in, 2, 8, p.multiprocessors);
-  const i64 run = run_of(p, tiles, warps);
-  if (p.tokens > 8)
-    prefer_cache(moe_rows_kernel<kFp8, kUp, kRows, kTiles>, Parts<kTiles>::bytes(warps), 16 / warps + 1);
-  launch_early(moe_rows_kernel<kFp8, kUp, kRows, kTiles>, "moe_rows",
-               dim3(static_cast<unsigned>((tiles + run - 1) / run), static_cast<unsigned>(most)),
-               static_cast<unsigned>(warps * 32), Parts<kTiles>::bytes(warps), s, p, static_cast<int>(run));
+  const int most = chosen_at_most(p), warps = warps_for(tiles * most, w.in, 2, 8, s.device.multiprocessors);
+  const i64 run = run_of(p, tiles, warps, s.device.multiprocessors);
+  launch(moe_rows_kernel<kFp8, kUp, kRows, kTiles>,
+         {.name = "moe_rows",
+          .grid = dim3(static_cast<unsigned>((tiles + run - 1) / run), static_cast<unsigned>(most)),
+          .block = static_cast<unsigned>(warps * 32),
+          .shared = Parts<kTiles>::bytes(warps),
+          .early = true,
+          .at_once = p.tokens > 8 ? 16 / warps + 1 : 0},
+         s, p, static_cast<int>(run));
 }
 
 template <bool kFp8, Rows kRows>
-void run_moe_up(cudaStream_t s, const MoeArgs& p) {
+void run_moe_up(Stream& s, const MoeArgs& p) {
   if (p.experts == nullptr) {
     const i64 tiles = (p.w1.out + 7) / 8;
-    const int most = chosen_at_most(p), warps = warps_for(tiles * most, p.w1.in, 2, 8, p.multiprocessors);
+    const int top_k = p.route.top_k;  // some of which may be another rank's
+    const int warps = warps_for(tiles * top_k, p.w1.in, 2, 8, s.device.multiprocessors);
     const std::size_t shared = Parts<1>::bytes(warps) + route_bytes(p.route) * static_cast<std::size_t>(warps);
     return launch_early(moe_one_up_kernel<kFp8, kRows>, "moe_up",
-                        dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(most)),
+                        dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(top_k)),
                         static_cast<unsigned>(warps * 32), shared, s, p);
   }
   if (p.tokens <= 8) return launch_moe_rows<kFp8, true, kRows, 1>(s, p);
@@ -391,16 +397,16 @@ void run_moe_up(cudaStream_t s, const MoeArgs& p) {
 }
 
 template <bool kFp8, Rows kRows>
-void run_moe_down(cudaStream_t s, const MoeArgs& p) {
+void run_moe_down(Stream& s, const MoeArgs& p) {
   const i64 tiles = (p.w2.out + 15) / 16;
-  const int warps = tiles > 2 * p.multiprocessors ? 8 : 16;
+  const int warps = tiles > 2 * s.device.multiprocessors ? 8 : 16;
   launch_early(moe_down_kernel<kFp8, kRows>, "moe_down", static_cast<unsigned>(tiles),
                static_cast<unsigned>(warps * 32), sums_or_routing(p, warps) + Down<kFp8, kRows>::prepared_bytes(p), s,
                p);
 }
 
 template <bool kFp8, Rows kRows>
-void run_moe_down_rows(cudaStream_t s, const MoeArgs& p) {
+void run_moe_down_rows(Stream& s, const MoeArgs& p) {
   p.tokens <= 128 ? launch_moe_rows<kFp8, false, kRows, 2>(s, p) : launch_moe_rows<kFp8, false, kRows, 4>(s, p);
 }
 

@@ -122,9 +122,9 @@ __global__ void __launch_bounds__(256) moe_gate_kernel(const __grid_constant__ M
 }
 
 template <bool kFp8, Rows kRows, Rows kShared, int kTiles>
-void launch_moe_gate(cudaStream_t s, const MoeArgs& p) {
+void launch_moe_gate(Stream& s, const MoeArgs& p) {
   const i64 tiles = (p.gate.out + 15) / 16 + (p.shared_w1.out + 7) / 8 + (kRows == Rows::shared ? 1 : 0);
-  const int warps = warps_for(tiles, p.gate.in, 4, 8, p.multiprocessors),
+  const int warps = warps_for(tiles, p.gate.in, 4, 8, s.device.multiprocessors),
             chunks = (p.tokens + 8 * kTiles - 1) / (8 * kTiles);
   std::size_t shared = Parts<kTiles>::bytes(warps);
   if (kRows == Rows::shared) shared += InputPlace::bytes(p.tokens, p.gate.in);
@@ -133,14 +133,18 @@ void launch_moe_gate(cudaStream_t s, const MoeArgs& p) {
     shared = shared > routing ? shared : routing;
     shared = shared > lists ? shared : lists;
   }
-  if (p.tokens > 8) prefer_cache(moe_gate_kernel<kFp8, kRows, kShared, kTiles>, shared, 3);
-  launch_early(moe_gate_kernel<kFp8, kRows, kShared, kTiles>, "moe_gate",
-               dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(tiles)), static_cast<unsigned>(warps * 32),
-               shared, s, p);
+  launch(moe_gate_kernel<kFp8, kRows, kShared, kTiles>,
+         {.name = "moe_gate",
+          .grid = dim3(static_cast<unsigned>(chunks), static_cast<unsigned>(tiles)),
+          .block = static_cast<unsigned>(warps * 32),
+          .shared = shared,
+          .early = true,
+          .at_once = p.tokens > 8 ? 3 : 0},
+         s, p);
 }
 
 template <bool kFp8, Rows kShared>
-void dispatch_moe_gate(cudaStream_t s, const MoeArgs& p) {
+void dispatch_moe_gate(Stream& s, const MoeArgs& p) {
   if (p.tokens <= 8) return launch_moe_gate<kFp8, Rows::bf16, kShared, 1>(s, p);
   if (p.tokens <= 32) return launch_moe_gate<kFp8, Rows::bf16, kShared, 4>(s, p);
   launch_moe_gate<kFp8, Rows::bf16, kShared, 8>(s, p);

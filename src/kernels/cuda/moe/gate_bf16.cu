@@ -18,12 +18,12 @@ __global__ void __launch_bounds__(kThreads) moe_route_kernel(const __grid_consta
 
 }  // namespace
 
-void moe_gate_bf16(cudaStream_t s, const MoeArgs& p) {
+void moe_gate_bf16(Stream& s, const MoeArgs& p) {
   if (p.gain != nullptr) return launch_moe_gate<false, Rows::shared, Rows::shared, 1>(s, p);
   dispatch_moe_gate<false, Rows::bf16>(s, p);
 }
 
-void moe_route(cudaStream_t s, const MoeArgs& p) {
+void moe_route(Stream& s, const MoeArgs& p) {
   constexpr int kWarps = kThreads / 32;
   const std::size_t routing = route_bytes(p.route) * kWarps, lists = list_bytes(p);
   launch_early(moe_route_kernel, "moe_route", static_cast<unsigned>((p.tokens + kWarps - 1) / kWarps), kThreads,

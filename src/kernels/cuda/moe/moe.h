@@ -1,9 +1,8 @@
 // Experts: routing, rows sorted by expert, and the experts of few tokens.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "kernels/cuda/array.h"
+#include "kernels/cuda/device.h"
 
 namespace fathom::cuda {
 
@@ -18,7 +17,7 @@ struct Route {
   bool sigmoid, normalize;
   float route_scale;
 };
-void route(cudaStream_t s, const Route& r);
+void route(Stream& s, const Route& r);
 // rows [T * top_k, d], offsets [n_local + 1], places [T, top_k]; x [T, d]; this rank owns experts first .. first + n.
 struct Grouping {
   Array rows;
@@ -29,15 +28,13 @@ struct Grouping {
   int top_k, n_local;
   i64 first;
 };
-void group_by_expert(cudaStream_t s, const Grouping& g, const Array& x);
-void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
-             int top_k);
+void group_by_expert(Stream& s, const Grouping& g, const Array& x);
+void combine(Stream& s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights, int top_k);
 
 // ---- the experts' half of a block for few tokens (gate_*.cu, experts_*.cu) ----
 // Everything stays on the device: the host knows no choice.
 struct MoeArgs {
   int tokens = 0;
-  int multiprocessors = 0;  // of the device
   const void* x = nullptr;  // [tokens, dim]: bf16, or float32 with gain
   i64 x_stride = 0;
   const float* gain = nullptr;  // [dim]: x is RMS-normalised first, where input_fits_shared
@@ -75,17 +72,17 @@ bool routes_in_place(const MoeArgs& p);
 int most_chosen(const MoeArgs& p);  // experts that so many tokens can have chosen
 // Logits and the shared experts' hidden values; with up to 8 tokens the routing too. Leaves x as normed or x_codes,
 // with gain.
-void moe_gate_bf16(cudaStream_t s, const MoeArgs& p);
-void moe_gate_fp8(cudaStream_t s, const MoeArgs& p);
-void moe_route(cudaStream_t s, const MoeArgs& p);  // for more than 8 tokens, after moe_gate
+void moe_gate_bf16(Stream& s, const MoeArgs& p);
+void moe_gate_fp8(Stream& s, const MoeArgs& p);
+void moe_route(Stream& s, const MoeArgs& p);  // for more than 8 tokens, after moe_gate
 // moe_up takes x as bf16 or x_codes.
-void moe_up_bf16(cudaStream_t s, const MoeArgs& p);
-void moe_up_fp8(cudaStream_t s, const MoeArgs& p);
-void moe_down_bf16(cudaStream_t s, const MoeArgs& p);
-void moe_down_fp8(cudaStream_t s, const MoeArgs& p);
+void moe_up_bf16(Stream& s, const MoeArgs& p);
+void moe_up_fp8(Stream& s, const MoeArgs& p);
+void moe_down_bf16(Stream& s, const MoeArgs& p);
+void moe_down_fp8(Stream& s, const MoeArgs& p);
 // hidden_codes and shared_codes of hidden and shared_hidden.
-void moe_quantise(cudaStream_t s, const MoeArgs& p);
+void moe_quantise(Stream& s, const MoeArgs& p);
 // y [T, d] += sum over k of weights[t, k] * rows[t * top_k + k], for experts of this rank.
-void combine_add(cudaStream_t s, const MoeArgs& p);
+void combine_add(Stream& s, const MoeArgs& p);
 
 }  // namespace fathom::cuda

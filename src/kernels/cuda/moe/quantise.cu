@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kWarps * 32)
 
 }  // namespace
 
-void moe_quantise(cudaStream_t s, const MoeArgs& p) {
+void moe_quantise(Stream& s, const MoeArgs& p) {
   const i64 routed = static_cast<i64>(p.tokens) * p.route.top_k * p.w2.in / kUnit,
             all = routed + p.tokens * p.shared_w2.in / kUnit;
   launch_early(moe_quantise_kernel, "moe_quantise", static_cast<unsigned>((all + kWarps - 1) / kWarps), kWarps * 32, 0,

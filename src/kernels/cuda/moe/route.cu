@@ -108,31 +108,27 @@ __global__ void combine_add_kernel(const __grid_constant__ MoeArgs p) {
 
 }  // namespace
 
-void route(cudaStream_t s, const Route& r) {
+void route(Stream& s, const Route& r) {
   if (r.tokens == 0) return;
-  route_kernel<<<static_cast<unsigned>(r.tokens), 32, route_bytes(r), s>>>(r);
-  check_launch("route");
+  launch(route_kernel, {"route", static_cast<unsigned>(r.tokens), 32, route_bytes(r)}, s, r);
 }
 
-void group_by_expert(cudaStream_t s, const Grouping& g, const Array& x) {
-  count_kernel<<<1, 1024, static_cast<std::size_t>(g.n_local + 1) * sizeof(int), s>>>(g);
-  check_launch("group_by_expert (count)");
+void group_by_expert(Stream& s, const Grouping& g, const Array& x) {
+  launch(count_kernel, {"group_by_expert (count)", 1, 1024, static_cast<std::size_t>(g.n_local + 1) * sizeof(int)}, s,
+         g);
   if (g.choices == 0) return;
-  if (g.n_local > 0) place_kernel<<<static_cast<unsigned>(g.n_local), 512, 0, s>>>(g);
-  check_launch("group_by_expert (place)");
-  spread_kernel<<<static_cast<unsigned>(g.choices), 128, 0, s>>>(g, x);
-  check_launch("group_by_expert (spread)");
+  if (g.n_local > 0) launch(place_kernel, {"group_by_expert (place)", static_cast<unsigned>(g.n_local), 512}, s, g);
+  launch(spread_kernel, {"group_by_expert (spread)", static_cast<unsigned>(g.choices), 128}, s, g, x);
 }
 
-void combine(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
+void combine(Stream& s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
              int top_k) {
   if (y.dim[0] == 0 || y.dim[1] == 0 || combine_vector(s, y, rows, places, weights, top_k)) return;
   const dim3 grid(static_cast<unsigned>(y.dim[0]), static_cast<unsigned>(ceil_div(y.dim[1], 512)));
-  combine_kernel<<<grid, 256, 0, s>>>(y, rows, places, weights, top_k);
-  check_launch("combine");
+  launch(combine_kernel, {"combine", grid, 256}, s, y, rows, places, weights, top_k);
 }
 
-void combine_add(cudaStream_t s, const MoeArgs& p) {
+void combine_add(Stream& s, const MoeArgs& p) {
   const dim3 grid(static_cast<unsigned>(p.tokens), static_cast<unsigned>(ceil_div(p.w2.out, 256)));
   launch_early(combine_add_kernel, "combine_add", grid, 256, 0, s, p);
 }

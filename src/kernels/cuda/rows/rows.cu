@@ -86,32 +86,14 @@ __global__ void quantize_kernel(std::uint8_t* codes, float* scales, Array x, boo
   float values[4], amax = 1e-4f;
   for (int k = 0; k < 4; ++k) {
     values[k] = load(x.data, x.type, row * x.stride[0] + block * 128 + lane * 4 + k);
-    amax = fmaxf(amax, fabsf(values[k]));
+    amax = max_or_nan(amax, fabsf(values[k]));
   }
-  float scale = __fmul_rn(warp_max(amax), 1.0f / kE4m3Max);
-  if (power_of_two) scale = round_up_to_power_of_two(scale);
+  for (int mask = 16; mask > 0; mask >>= 1) amax = max_or_nan(amax, __shfl_xor_sync(0xffffffffu, amax, mask));
+  const float scale = activation_scale(amax, power_of_two);
   std::uint32_t packed = 0;
   for (int k = 0; k < 4; ++k) packed |= static_cast<std::uint32_t>(float_to_e4m3(__fdiv_rn(values[k], scale))) << 8 * k;
   reinterpret_cast<std::uint32_t*>(codes)[(row * x.dim[1] + block * 128) / 4 + lane] = packed;
   if (lane == 0) scales[item] = scale;
-}
-
-// The values of the codes that quantize_kernel makes.
-__global__ void round_to_fp8_kernel(__nv_bfloat16* y, Array x, bool power_of_two) {
-  const i64 blocks = x.dim[1] / 128, item = blockIdx.x * static_cast<i64>(blockDim.x / 32) + threadIdx.x / 32;
-  if (item >= x.dim[0] * blocks) return;
-  const i64 row = item / blocks, block = item % blocks;
-  const int lane = threadIdx.x % 32;
-  float values[4], amax = 1e-4f;
-  for (int k = 0; k < 4; ++k) {
-    values[k] = load(x.data, x.type, row * x.stride[0] + block * 128 + lane * 4 + k);
-    amax = fmaxf(amax, fabsf(values[k]));
-  }
-  float scale = __fmul_rn(warp_max(amax), 1.0f / kE4m3Max);
-  if (power_of_two) scale = round_up_to_power_of_two(scale);
-  for (int k = 0; k < 4; ++k)
-    y[row * x.dim[1] + block * 128 + lane * 4 + k] =
-        __float2bfloat16_rn(e4m3_to_float(float_to_e4m3(__fdiv_rn(values[k], scale))) * scale);
 }
 
 __global__ void dequantize_kernel(Array y, Matrix w) {
@@ -124,63 +106,53 @@ __global__ void dequantize_kernel(Array y, Matrix w) {
 
 }  // namespace
 
-void embedding(cudaStream_t s, const Array& y, const Array& table, const std::int32_t* ids, i64 first) {
+void embedding(Stream& s, const Array& y, const Array& table, const std::int32_t* ids, i64 first) {
   if (y.dim[0] == 0) return;
   launch_early(embedding_kernel, "embedding", static_cast<unsigned>(y.dim[0]), kThreads, 0, s, y, table, ids, first);
 }
 
-void gather_rows(cudaStream_t s, const Array& y, const Array& x, const std::int32_t* rows) {
+void gather_rows(Stream& s, const Array& y, const Array& x, const std::int32_t* rows) {
   if (y.dim[0] == 0) return;
   launch_early(gather_rows_kernel, "gather_rows", static_cast<unsigned>(y.dim[0]), kThreads, 0, s, y, x, rows);
 }
 
-void cast(cudaStream_t s, const Array& y, const Array& x) {
+void cast(Stream& s, const Array& y, const Array& x) {
   i64 rows = 1;
   for (int d = 0; d + 1 < x.rank; ++d) rows *= x.dim[d];
   const i64 width = x.rank == 0 ? 1 : x.dim[x.rank - 1];
   if (rows == 0 || width == 0) return;
-  cast_kernel<<<static_cast<unsigned>(rows < 65536 ? rows : 65536), kThreads, 0, s>>>(y, x, rows, width);
-  check_launch("cast");
+  launch(cast_kernel, {"cast", static_cast<unsigned>(rows < 65536 ? rows : 65536), kThreads}, s, y, x, rows, width);
 }
 
-void add(cudaStream_t s, const Array& x, const Array& y) {
+void add(Stream& s, const Array& x, const Array& y) {
   i64 n = 1;
   for (int d = 0; d < x.rank; ++d) n *= x.dim[d];
   if (n == 0) return;
   const int blocks = min(ceil_div(n, kThreads * 4), 4096);
-  add_kernel<<<blocks, kThreads, 0, s>>>(x, y, n);
-  check_launch("add");
+  launch(add_kernel, {"add", blocks, kThreads}, s, x, y, n);
 }
 
-void rms_norm(cudaStream_t s, const Array& y, const Array& x, const float* weight, float eps) {
+void rms_norm(Stream& s, const Array& y, const Array& x, const float* weight, float eps) {
   if (x.dim[0] == 0 || rms_norm_vector(s, y, x, weight, eps)) return;
   launch_early(rms_norm_kernel, "rms_norm", static_cast<unsigned>(x.dim[0]), kThreads, 0, s, y, x, weight, eps);
 }
 
-void silu_mul(cudaStream_t s, const Array& y, const Array& a, const Array& b) {
+void silu_mul(Stream& s, const Array& y, const Array& a, const Array& b) {
   if (y.dim[0] == 0 || y.dim[1] == 0 || silu_mul_vector(s, y, a, b)) return;
   const dim3 grid(static_cast<unsigned>(y.dim[0]), static_cast<unsigned>(ceil_div(y.dim[1], kThreads * 4)));
   launch_early(silu_mul_kernel, "silu_mul", grid, kThreads, 0, s, y, a, b);
 }
 
-void quantize(cudaStream_t s, std::uint8_t* codes, float* scales, const Array& x, bool power_of_two) {
+void quantize(Stream& s, std::uint8_t* codes, float* scales, const Array& x, bool power_of_two) {
   const i64 items = x.dim[0] * (x.dim[1] / 128);
   if (items == 0) return;
   launch_early(quantize_kernel, "quantize", static_cast<unsigned>(ceil_div(items, 8)), 256, 0, s, codes, scales, x,
                power_of_two);
 }
 
-void round_to_fp8(cudaStream_t s, void* y, const Array& x, bool power_of_two) {
-  const i64 items = x.dim[0] * (x.dim[1] / 128);
-  if (items == 0) return;
-  round_to_fp8_kernel<<<ceil_div(items, 8), 256, 0, s>>>(static_cast<__nv_bfloat16*>(y), x, power_of_two);
-  check_launch("round_to_fp8");
-}
-
-void dequantize(cudaStream_t s, const Array& y, const Matrix& w) {
+void dequantize(Stream& s, const Array& y, const Matrix& w) {
   if (w.out == 0) return;
-  dequantize_kernel<<<static_cast<unsigned>(w.out), kThreads, 0, s>>>(y, w);
-  check_launch("dequantize");
+  launch(dequantize_kernel, {"dequantize", static_cast<unsigned>(w.out), kThreads}, s, y, w);
 }
 
 }  // namespace fathom::cuda

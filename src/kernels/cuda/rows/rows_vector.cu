@@ -122,12 +122,11 @@ __global__ void quantize_by_column_kernel(std::uint8_t* codes, float* scales, i6
       values[2 * k] = __uint_as_float(pairs[k] << 16);
       values[2 * k + 1] = __uint_as_float(pairs[k] & 0xffff0000u);
     }
-    for (const float value : values) amax = fmaxf(amax, fabsf(value));
+    for (const float value : values) amax = max_or_nan(amax, fabsf(value));
   }
-  for (int mask = 8; mask > 0; mask >>= 1) amax = fmaxf(amax, __shfl_xor_sync(0xffffffffu, amax, mask));
+  for (int mask = 8; mask > 0; mask >>= 1) amax = max_or_nan(amax, __shfl_xor_sync(0xffffffffu, amax, mask));
   if (!there) return;
-  float scale = __fmul_rn(amax, 1.0f / kE4m3Max);
-  if (power_of_two) scale = round_up_to_power_of_two(scale);
+  const float scale = activation_scale(amax, power_of_two);
   std::uint32_t packed[2] = {};
   for (int k = 0; k < 8; k += 2)
     packed[k / 4] |= two_e4m3(__fdiv_rn(values[k], scale), __fdiv_rn(values[k + 1], scale)) << 8 * (k % 4);
@@ -142,7 +141,7 @@ bool aligned(const Array& x) {
 
 }  // namespace
 
-bool rms_norm_vector(cudaStream_t s, const Array& y, const Array& x, const float* weight, float eps) {
+bool rms_norm_vector(Stream& s, const Array& y, const Array& x, const float* weight, float eps) {
   if (x.dim[0] < kRows || x.type != Type::f32 || y.type != Type::bf16 || x.dim[1] % 4 != 0 ||
       x.dim[1] > 8 * 4 * kThreads || !aligned(x) || !aligned(y) || reinterpret_cast<std::uintptr_t>(weight) % 16 != 0)
     return false;
@@ -151,7 +150,7 @@ bool rms_norm_vector(cudaStream_t s, const Array& y, const Array& x, const float
   return true;
 }
 
-bool silu_mul_vector(cudaStream_t s, const Array& y, const Array& a, const Array& b) {
+bool silu_mul_vector(Stream& s, const Array& y, const Array& a, const Array& b) {
   if (y.dim[0] < kRows || y.type != Type::bf16 || a.type != Type::bf16 || b.type != Type::bf16 || y.dim[1] % 8 != 0 ||
       !aligned(y) || !aligned(a) || !aligned(b))
     return false;
@@ -161,7 +160,7 @@ bool silu_mul_vector(cudaStream_t s, const Array& y, const Array& a, const Array
   return true;
 }
 
-bool combine_vector(cudaStream_t s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
+bool combine_vector(Stream& s, const Array& y, const Array& rows, const std::int32_t* places, const float* weights,
                     int top_k) {
   if (y.dim[0] < kRows || y.type != Type::f32 || rows.type != Type::bf16 || y.dim[1] % 8 != 0 || !aligned(y) ||
       !aligned(rows))
@@ -172,8 +171,7 @@ bool combine_vector(cudaStream_t s, const Array& y, const Array& rows, const std
   return true;
 }
 
-void quantize_by_column(cudaStream_t s, std::uint8_t* codes, float* scales, i64 stride, const Array& x,
-                        bool power_of_two) {
+void quantize_by_column(Stream& s, std::uint8_t* codes, float* scales, i64 stride, const Array& x, bool power_of_two) {
   const i64 items = x.dim[0] * (x.dim[1] / 128);
   if (items == 0) return;
   launch_early(quantize_by_column_kernel, "quantize_by_column", static_cast<unsigned>(ceil_div(items, 16)), 256, 0, s,

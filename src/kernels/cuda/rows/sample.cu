@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, 1) sample_kernel(const __grid_consta
 
 }  // namespace
 
-void sample(cudaStream_t s, const Sampling& args) {
+void sample(Stream& s, const Sampling& args) {
   if (args.rows == 0) return;
   launch_early(sample_kernel, "sample", static_cast<unsigned>(args.rows), kThreads, 0, s, args);
 }

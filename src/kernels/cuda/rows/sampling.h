@@ -1,10 +1,9 @@
 // Drawing tokens from logits.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "base/sampling.h"
 #include "kernels/cuda/array.h"
+#include "kernels/cuda/device.h"
 
 namespace fathom::cuda {
 
@@ -17,8 +16,8 @@ struct Sampling {
   const std::uint8_t* seen;   // [N, seen_stride] or null
   i64 seen_stride;
 };
-void sample(cudaStream_t s, const Sampling& args);
+void sample(Stream& s, const Sampling& args);
 // ids[i] = -1 where row i of logits holds NaN or infinity (finite.cu)
-void mark_not_finite(cudaStream_t s, const Sampling& args);
+void mark_not_finite(Stream& s, const Sampling& args);
 
 }  // namespace fathom::cuda

@@ -53,14 +53,13 @@ __global__ void fill_random_kernel(Array x, i64 n, std::uint64_t seed) {
 
 }  // namespace
 
-void advance(cudaStream_t s, const Advance& a) { launch_early(advance_kernel, "advance", 1, 256, 0, s, a); }
+void advance(Stream& s, const Advance& a) { launch_early(advance_kernel, "advance", 1, 256, 0, s, a); }
 
-void fill_random(cudaStream_t s, const Array& x, std::uint64_t seed) {
+void fill_random(Stream& s, const Array& x, std::uint64_t seed) {
   i64 n = 1;
   for (int d = 0; d < x.rank; ++d) n *= x.dim[d];
   if (n == 0) return;
-  fill_random_kernel<<<2048, 256, 0, s>>>(x, n, seed);
-  check_launch("fill_random");
+  launch(fill_random_kernel, {"fill_random", 2048, 256}, s, x, n, seed);
 }
 
 }  // namespace fathom::cuda

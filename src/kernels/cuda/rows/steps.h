@@ -1,10 +1,9 @@
 // Between two decode steps: the next inputs, made on the device.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include "base/sampling.h"
 #include "kernels/cuda/array.h"
+#include "kernels/cuda/device.h"
 
 namespace fathom::cuda {
 
@@ -19,7 +18,7 @@ struct Advance {
   std::int32_t* log;          // [1 + log_rows, count]
   int log_rows, count;
 };
-void advance(cudaStream_t s, const Advance& a);
-void fill_random(cudaStream_t s, const Array& x, std::uint64_t seed);
+void advance(Stream& s, const Advance& a);
+void fill_random(Stream& s, const Array& x, std::uint64_t seed);
 
 }  // namespace fathom::cuda

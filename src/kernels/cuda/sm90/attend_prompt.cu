@@ -2,7 +2,9 @@
 //
 // A block has 128 tokens of one sequence and head: two warpgroups of 64 tokens each, and a producer that copies tiles
 // of 128 keys. The scores of a tile are computed while the values of the tile before are summed; softmax is online.
+// A token that is not finite spoils the block's others of its own sequence, never another sequence.
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/sm90/instructions.cuh"
 #include "kernels/cuda/sm90/tile_map.h"
 
@@ -136,6 +138,15 @@ __device__ inline void sum_values(State& state, const std::uint32_t (&p)[8][4], 
   mma_commit();
 }
 
+// Zeroes the values of a tile from row `first` on, which are those of other sequences: their weights are 0, but 0 times
+// NaN is NaN. A row's 128 bytes of each half stay together, however their parts are swizzled.
+__device__ inline void clear_values(char* v, int first) {
+  for (int i = static_cast<int>(threadIdx.x); i < (kKeys - first) * 16; i += 256)
+    *reinterpret_cast<uint4*>(v + i / 8 % 2 * kTile + (first + i / 16) * 128 + i % 8 * 16) = {};
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("bar.sync 1, 256;" ::: "memory");  // both warpgroups read all of it
+}
+
 __device__ inline void release(std::uint32_t barrier) {
   if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
@@ -156,8 +167,8 @@ __device__ void save(const State& state, const Plan& p, const Queries& queries, 
   }
 }
 
-[[maybe_unused]] __device__ void consume(std::uint32_t memory, const int* limits, const Plan& p, const Queries& queries,
-                                         int key_tiles) {
+[[maybe_unused]] __device__ void consume(std::uint32_t memory, char* base, const int* limits, const Plan& p,
+                                         const Queries& queries, int key_tiles) {
   const int row = static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4);
   const int limit[2] = {limits[row], limits[row + 8]};
   const std::uint32_t q = memory + kQ + threadIdx.x / 128 * 8192;
@@ -191,6 +202,8 @@ __device__ void save(const State& state, const Plan& p, const Queries& queries, 
   }
   const int last = (key_tiles - 1) % 2;
   barrier_wait(barrier_of(memory, 2, last), (key_tiles - 1) / 2 & 1);
+  if (const int seen = limits[kTokens] - (key_tiles - 1) * kKeys; seen < kKeys)
+    clear_values(base + kV + last * 2 * kTile, seen);
   sum_values(state, weights, memory + kV + last * 2 * kTile);
   mma_wait<0>();
   hold(state.sums);
@@ -235,7 +248,7 @@ __global__ void __launch_bounds__(384, 1)
     if (threadIdx.x == 256) produce(memory, maps, queries, p.seqs.context_starts[queries.sequence], key_tiles);
   } else {
     more_registers<232>();
-    consume(memory, limits, p, queries, key_tiles);
+    consume(memory, base, limits, p, queries, key_tiles);
   }
 #endif
 }
@@ -254,25 +267,23 @@ bool attend_prompt_fits(const Array& o, const Array& q, const Expanded& keys) {
          aligned(keys.kv, 2) && aligned(keys.k_pe, 1) && q.dim[0] > 0 && keys.kv.dim[0] > 0;
 }
 
-void attend_prompt(cudaStream_t s, const Device& device, const Array& o, const Array& q, const Expanded& keys,
-                   const Sequences& seqs, float scale) {
+void attend_prompt(Stream& s, const Array& o, const Array& q, const Expanded& keys, const Sequences& seqs,
+                   float scale) {
   AttendMaps maps;
   const i64 tokens = q.dim[0], heads = q.dim[1], total = keys.kv.dim[0];
-  maps.q = map_of(device,
+  maps.q = map_of(s.device,
                   {q.data, Type::bf16, 3, {192, heads, tokens}, {q.stride[1] * 2, q.stride[0] * 2}, {64, 1, 128}, 128});
-  maps.kv = map_of(device, {keys.kv.data,
-                            Type::bf16,
-                            3,
-                            {256, heads, total},
-                            {keys.kv.stride[1] * 2, keys.kv.stride[0] * 2},
-                            {64, 1, 128},
-                            128});
-  maps.k_pe = map_of(device, {keys.k_pe.data, Type::bf16, 2, {64, total}, {keys.k_pe.stride[0] * 2}, {64, 128}, 128});
+  maps.kv = map_of(s.device, {keys.kv.data,
+                              Type::bf16,
+                              3,
+                              {256, heads, total},
+                              {keys.kv.stride[1] * 2, keys.kv.stride[0] * 2},
+                              {64, 1, 128},
+                              128});
+  maps.k_pe = map_of(s.device, {keys.k_pe.data, Type::bf16, 2, {64, total}, {keys.k_pe.stride[0] * 2}, {64, 128}, 128});
   const Plan plan{static_cast<__nv_bfloat16*>(o.data), o.stride[0], o.stride[1], seqs, scale * 1.44269504f};
-  cudaFuncSetAttribute(attend_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(ceil_div(tokens, kTokens) + seqs.count + 1));
-  attend_kernel<<<grid, 384, kBytes, s>>>(maps, plan);
-  check_launch("attend_prompt");
+  launch(attend_kernel, {"attend_prompt", grid, 384, kBytes}, s, maps, plan);
 }
 
 }  // namespace fathom::cuda

@@ -1,8 +1,8 @@
 // Products of many rows on Hopper: maps and plans for the kernels of gemm.cuh.
 #include "kernels/cuda/linear/kernels.h"
+#include "kernels/cuda/linear/kind.h"
 #include "kernels/cuda/sm90/gemm_kernels.cuh"
 #include "kernels/cuda/sm90/gemm_plan.h"
-#include "kernels/cuda/sm90/kind.h"
 
 namespace fathom::cuda {
 namespace {
@@ -59,23 +59,23 @@ Maps maps_of(const Device& device, const Product& p, const Matrix& w, int steps)
 
 }  // namespace
 
-void gemm_product(cudaStream_t s, const Device& device, const Product& p, const ProductPlan&) {
+void gemm_product(Stream& s, const Product& p, const ProductPlan&) {
   const ProductShape shape = shape_of(p);
   for (int i = 0; i < p.parts; ++i) {
-    const GemmPlan plan = plan_of(p, i, gemm_tile_rows(shape, i, device.multiprocessors));
-    const Maps maps = maps_of(device, p, p.part[i].w, plan.steps);
+    const GemmPlan plan = plan_of(p, i, gemm_tile_rows(shape, i, s.device.multiprocessors));
+    const Maps maps = maps_of(s.device, p, p.part[i].w, plan.steps);
     switch (kind_of(p)) {
       case Kind::fp8:
-        gemm_fp8(s, device, maps, plan);
+        gemm_fp8(s, maps, plan);
         break;
       case Kind::mixed:
-        gemm_mixed(s, device, maps, plan);
+        gemm_mixed(s, maps, plan);
         break;
       case Kind::transposed:
-        gemm_transposed(s, device, maps, plan);
+        gemm_transposed(s, maps, plan);
         break;
       case Kind::bf16:  // with no second tile of outputs there is no pair
-        (plan.out <= 128 ? gemm_bf16_single : gemm_bf16)(s, device, maps, plan);
+        (plan.out <= 128 ? gemm_bf16_single : gemm_bf16)(s, maps, plan);
     }
   }
 }

@@ -203,13 +203,18 @@ __global__ void __launch_bounds__(384, 1)
 }
 
 template <Kind kKind, int kPair>
-void launch_sm90_gemm(cudaStream_t s, const Device& device, const Maps& maps, GemmPlan p) {
+void launch_sm90_gemm(Stream& s, const Maps& maps, GemmPlan p) {
   using R = Ring<kKind>;
-  const auto kernel = sm90_gemm_kernel<kKind, kPair>;
   p.stage_bytes = R::stage_bytes(p.most);
   p.stages = min((kSharedBytes - R::rest_bytes(p.groups)) / p.stage_bytes, R::kMaxStages);
-  const int bytes = p.stages * p.stage_bytes + R::rest_bytes(p.groups);
-  launch_cluster(kernel, "sm90_gemm", {device.multiprocessors / kPair * kPair, 384, bytes, kPair, false}, s, maps, p);
+  const Launch wanted{
+      .name = "sm90_gemm",
+      .grid = static_cast<unsigned>(s.device.multiprocessors / kPair * kPair),
+      .block = 384,
+      .shared = static_cast<std::size_t>(p.stages * p.stage_bytes + R::rest_bytes(p.groups)),
+      .cluster = kPair,
+  };
+  launch(sm90_gemm_kernel<kKind, kPair>, wanted, s, maps, p);
 }
 
 }  // namespace fathom::cuda

@@ -4,8 +4,6 @@
 
 namespace fathom::cuda {
 
-void gemm_bf16_single(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p) {
-  launch_sm90_gemm<Kind::bf16, 1>(s, device, maps, p);
-}
+void gemm_bf16_single(Stream& s, const Maps& maps, const GemmPlan& p) { launch_sm90_gemm<Kind::bf16, 1>(s, maps, p); }
 
 }  // namespace fathom::cuda

@@ -4,8 +4,6 @@
 
 namespace fathom::cuda {
 
-void gemm_fp8(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p) {
-  launch_sm90_gemm<Kind::fp8, 2>(s, device, maps, p);
-}
+void gemm_fp8(Stream& s, const Maps& maps, const GemmPlan& p) { launch_sm90_gemm<Kind::fp8, 2>(s, maps, p); }
 
 }  // namespace fathom::cuda

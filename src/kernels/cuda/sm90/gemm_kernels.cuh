@@ -6,10 +6,10 @@
 
 namespace fathom::cuda {
 
-void gemm_bf16(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
-void gemm_bf16_single(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
-void gemm_transposed(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
-void gemm_mixed(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
-void gemm_fp8(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p);
+void gemm_bf16(Stream& s, const Maps& maps, const GemmPlan& p);
+void gemm_bf16_single(Stream& s, const Maps& maps, const GemmPlan& p);
+void gemm_transposed(Stream& s, const Maps& maps, const GemmPlan& p);
+void gemm_mixed(Stream& s, const Maps& maps, const GemmPlan& p);
+void gemm_fp8(Stream& s, const Maps& maps, const GemmPlan& p);
 
 }  // namespace fathom::cuda

@@ -4,8 +4,6 @@
 
 namespace fathom::cuda {
 
-void gemm_mixed(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p) {
-  launch_sm90_gemm<Kind::mixed, 2>(s, device, maps, p);
-}
+void gemm_mixed(Stream& s, const Maps& maps, const GemmPlan& p) { launch_sm90_gemm<Kind::mixed, 2>(s, maps, p); }
 
 }  // namespace fathom::cuda

@@ -4,8 +4,8 @@
 
 namespace fathom::cuda {
 
-void gemm_transposed(cudaStream_t s, const Device& device, const Maps& maps, const GemmPlan& p) {
-  launch_sm90_gemm<Kind::transposed, 2>(s, device, maps, p);
+void gemm_transposed(Stream& s, const Maps& maps, const GemmPlan& p) {
+  launch_sm90_gemm<Kind::transposed, 2>(s, maps, p);
 }
 
 }  // namespace fathom::cuda

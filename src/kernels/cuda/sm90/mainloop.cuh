@@ -2,8 +2,8 @@
 // the registers of an instruction.
 #pragma once
 
+#include "kernels/cuda/linear/kind.h"
 #include "kernels/cuda/sm90/instructions.cuh"
-#include "kernels/cuda/sm90/kind.h"
 
 namespace fathom::cuda {
 
@@ -83,9 +83,9 @@ __device__ __forceinline__ float mainloop_mixed(Pipe& pipe, BlockScales scales, 
   float unit = 1;
   for (int k = pipe.first_step(); k < pipe.end_step(); ++k) {
     const float scale = scales.at(k - pipe.first_step());
-    const std::uint32_t factor = scale == 0 ? 0 : 0x7b807b80u;  // a block of scale 0 adds nothing
-    const float ratio = scale == 0 ? 1 : unit * __frcp_rn(scale);
-    if (scale != 0) unit = scale;
+    const std::uint32_t factor = counts(scale) ? kWidenE4m3 : 0;
+    const float ratio = counts(scale) ? unit * __frcp_rn(scale) : 1;
+    if (counts(scale)) unit = scale;
     pipe.wait();
     const std::uint32_t from = pipe.weights() + place;
     std::uint32_t low[4][4], high[4][4];

@@ -39,7 +39,7 @@ void set_memory(SplitKPlan& plan, Kind kind, const SplitK& c) {
 
 }  // namespace
 
-void splitk_product(cudaStream_t s, const Device& device, const Product& p, const ProductPlan& chosen) {
+void splitk_product(Stream& s, const Product& p, const ProductPlan& chosen) {
   const SplitK c{chosen.outputs, chosen.splits, chosen.rows, chosen.at_once};
   const Kind kind = kind_of(p);
   const i64 in = p.part[0].w.in, box = kind == Kind::bf16 ? 64 : 128, x_box = kind == Kind::fp8 ? 128 : 64;
@@ -57,13 +57,13 @@ void splitk_product(cudaStream_t s, const Device& device, const Product& p, cons
     plan.part[i] = part_of(p.part[i], c.outputs);
     plan.tiles += plan.part[i].tiles;
     const i64 row = in * (kind == Kind::bf16 ? 2 : 1);
-    maps.w[i] = map_of(device, {w.data, w.type, 2, {in, w.out}, {row}, {static_cast<int>(box), c.outputs}, 128});
+    maps.w[i] = map_of(s.device, {w.data, w.type, 2, {in, w.out}, {row}, {static_cast<int>(box), c.outputs}, 128});
   }
   const i64 x_row = p.x_stride * (kind == Kind::fp8 ? 1 : 2);
-  maps.x = map_of(device, {p.x, p.x_type, 2, {in, p.rows}, {x_row}, {static_cast<int>(x_box), c.width}, 128});
+  maps.x = map_of(s.device, {p.x, p.x_type, 2, {in, p.rows}, {x_row}, {static_cast<int>(x_box), c.width}, 128});
   if (kind == Kind::fp8)
     maps.scales =
-        map_of(device, {p.x_scale, Type::f32, 2, {p.rows, plan.steps}, {p.x_scale_stride * 4}, {c.width, 1}, 0});
+        map_of(s.device, {p.x_scale, Type::f32, 2, {p.rows, plan.steps}, {p.x_scale_stride * 4}, {c.width, 1}, 0});
   set_memory(plan, kind, c);
   if (kind == Kind::bf16) return splitk_bf16(s, maps, plan, c);
   kind == Kind::fp8 ? splitk_fp8(s, maps, plan, c) : splitk_mixed(s, maps, plan, c);

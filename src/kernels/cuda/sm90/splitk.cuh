@@ -245,13 +245,19 @@ __global__ void __launch_bounds__(kSplitKThreads, kAtOnce)
 }
 
 template <Kind kKind, int kWidth, int kAtOnce>
-void launch_splitk(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p) {
-  launch_cluster(sm90_splitk_kernel<kKind, kWidth, kAtOnce>, "sm90_splitk",
-                 {p.tiles * p.splits, kSplitKThreads, p.bytes, p.splits, true}, s, maps, p);
+void launch_splitk(Stream& s, const SplitKMaps& maps, const SplitKPlan& p) {
+  launch(sm90_splitk_kernel<kKind, kWidth, kAtOnce>,
+         {.name = "sm90_splitk",
+          .grid = static_cast<unsigned>(p.tiles * p.splits),
+          .block = kSplitKThreads,
+          .shared = static_cast<std::size_t>(p.bytes),
+          .early = true,
+          .cluster = p.splits},
+         s, maps, p);
 }
 
 template <Kind kKind>
-void dispatch_splitk(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
+void dispatch_splitk(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
   if (c.width == 256) return launch_splitk<kKind, 256, 1>(s, maps, p);
   if (c.at_once == 1) {
     if (c.width == 32) return launch_splitk<kKind, 32, 1>(s, maps, p);

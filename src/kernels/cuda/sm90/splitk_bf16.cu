@@ -3,7 +3,7 @@
 
 namespace fathom::cuda {
 
-void splitk_bf16(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
+void splitk_bf16(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
   dispatch_splitk<Kind::bf16>(s, maps, p, c);
 }
 

@@ -3,7 +3,7 @@
 
 namespace fathom::cuda {
 
-void splitk_fp8(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
+void splitk_fp8(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
   dispatch_splitk<Kind::fp8>(s, maps, p, c);
 }
 

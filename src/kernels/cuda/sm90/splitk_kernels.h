@@ -1,7 +1,7 @@
 // What the kernels of splitk.cuh are given, each kind compiled in a file of its own.
 #pragma once
 
-#include "kernels/cuda/sm90/kind.h"
+#include "kernels/cuda/linear/kind.h"
 #include "kernels/cuda/sm90/splitk_plan.h"
 #include "kernels/cuda/sm90/tile_map.h"
 
@@ -31,8 +31,8 @@ struct SplitKPlan {
   bool add;
 };
 
-void splitk_bf16(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c);
-void splitk_mixed(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c);
-void splitk_fp8(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c);
+void splitk_bf16(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c);
+void splitk_mixed(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c);
+void splitk_fp8(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c);
 
 }  // namespace fathom::cuda

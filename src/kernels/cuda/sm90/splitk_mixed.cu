@@ -3,7 +3,7 @@
 
 namespace fathom::cuda {
 
-void splitk_mixed(cudaStream_t s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
+void splitk_mixed(Stream& s, const SplitKMaps& maps, const SplitKPlan& p, const SplitK& c) {
   dispatch_splitk<Kind::mixed>(s, maps, p, c);
 }
 
