@@ -194,6 +194,7 @@ TEST(Server, TimeRunsOut) {
   idle.send(kGet);
   EXPECT_EQ(slow.read_all(), "");
   EXPECT_EQ(idle.read_all().substr(0, 15), "HTTP/1.1 200 OK");  // then closed
+  for (int n = 0; n < 1000 && server.connections() > 0; ++n) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(server.connections(), 0);
 }
 
