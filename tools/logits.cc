@@ -99,6 +99,7 @@ void run(const LogitsFlags& flags) {
         "raise --max-seq-len",
         args.max_seq_len, total);
   const auto backend = flags.run.backend();
+  warn_of_idle_flags(flags.run, source.args);
   SingleCommunicator comm;
   const auto length = static_cast<i64>(prompt.size());
   Limits limits{.max_tokens = flags.chunk > 0 ? std::min(flags.chunk, length) : length, .max_sequences = 1};
@@ -116,7 +117,7 @@ void add_logits(CLI::App& app) {
   command.option("--model", flags->model, "Model directory, or synthetic:CONFIG[:SEED]").required();
   command.option("--config", flags->run.config, "Configuration; else what the model directory says");
   command.option("--ids", flags->ids, "Token ids of the prompt: \"1,2,3\"").required();
-  command.option("--then", flags->then, "Further token ids, one pass each");
+  command.option("--then", flags->then, "Further token ids, one pass each").may_be_empty();
   command.option("--out", flags->out, "safetensors file to write: logits float32 [1 + then, vocabulary]").required();
   command.flag("--hidden", flags->hidden, "Write each block's output for the prompt too (hidden.N)");
   command.option("--chunk", flags->chunk, "Prompt tokens of a pass; 0: all at once")

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <csignal>
-#include <fstream>
 #include <filesystem>
-#include <iostream>
+#include <fstream>
 #include <thread>
 
+#include "base/threads.h"
 #include "http/server.h"
 #include "server/routes.h"
 #include "session/text_of_model.h"
@@ -16,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/embedded_model.h"
 #include "tools/model_flags.h"
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
@@ -40,7 +41,7 @@ class EndSignals {
     ::sigaddset(&set_, SIGTERM);
     ::sigaddset(&set_, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    std::thread([this] { listen(); }).detach();
+    start_thread([this] { listen(); }).detach();
   }
 
   // While `false`, the first signal ends the program too.
@@ -82,8 +83,6 @@ std::string default_name(const std::string& directory) {
   return name.empty() || name == "." ? "model" : name;
 }
 
-void say(const std::string& line) { std::cerr << line << std::endl; }
-
 void serve(ServeFlags& flags) {
   EndSignals signals;
   const std::string model = flags.model.empty() ? embedded_model() : flags.model;
@@ -100,10 +99,10 @@ void serve(ServeFlags& flags) {
         return routes.refuse(request, status, message);
       });
   const bool secure = !flags.http.tls_certificate.empty();
-  say(fmt::format("listening on http{}://{}:{}", secure ? "s" : "", flags.http.host, server.port()));
+  print_note("listening on http{}://{}:{}\n", secure ? "s" : "", flags.http.host, server.port());
   const bool local = flags.http.host == "localhost" || flags.http.host == "::1" || flags.http.host.starts_with("127.");
   if (!local && keys.empty())
-    say("warning: anyone who reaches this address can use the model; --api-key or --api-key-file asks for a key");
+    print_warning("anyone who reaches this address can use the model; --api-key or --api-key-file asks for a key");
 
   const ModelSource source = open_model(model, flags.run.config);
   Session session(source, flags.run.backend(), flags.run.options(),
@@ -113,13 +112,13 @@ void serve(ServeFlags& flags) {
       session, PromptBuilder(session.tokenizer(), load_chat_template(source, flags.chat_template), flags.allow_special),
       {.names = flags.names, .max_queue = flags.max_queue, .default_temperature = flags.default_temperature});
   routes.serve(service);
-  say(fmt::format("ready: {} as '{}', context of {} tokens", source.checkpoint->description(), flags.names.front(),
-                  session.max_seq_len()));
+  print_note("ready: {} as '{}', context of {} tokens\n", source.checkpoint->description(), flags.names.front(),
+             session.max_seq_len());
 
   signals.expected(true);
   signals.wait();
   routes.drain();
-  say(fmt::format("ending: {} answers under way, at most {} s", server.answering(), flags.grace));
+  print_note("ending: {} answers under way, at most {} s\n", server.answering(), flags.grace);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(flags.grace);
   while (server.answering() > 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -136,19 +135,19 @@ void add_serve(CLI::App& app) {
   command.option("--host", flags->http.host, "Address to listen on; 0.0.0.0 for all").shows_default();
   command.option("--port", flags->http.port, "Port to listen on; 0: one that is free").range(0, 65535).shows_default();
   command.option("--api-key", flags->keys, "Key that clients must send; may be given several times")
-      .repeatable()
-      .not_empty();
+      .repeatable();
   command.option("--api-key-file", flags->key_file, "File with such keys, one a line");
   command
       .option("--served-model-name", flags->names,
               "Name of the model; may be given several times; else the directory's")
-      .repeatable()
-      .not_empty();
-  command.option("--tls-cert", flags->http.tls_certificate, "Certificate chain in PEM form: serve HTTPS");
-  command.option("--tls-key", flags->http.tls_key, "Its key in PEM form");
+      .repeatable();
+  Flag certificate =
+      command.option("--tls-cert", flags->http.tls_certificate, "Certificate chain in PEM form: serve HTTPS");
+  Flag key = command.option("--tls-key", flags->http.tls_key, "Its key in PEM form");
+  certificate.needs(key);
+  key.needs(certificate);
   command.option("--cors-origin", flags->origins, "Web page's origin that may ask, or *; may be given several times")
-      .repeatable()
-      .not_empty();
+      .repeatable();
   command.option("--max-queue", flags->max_queue, "Requests that may wait; more are answered with status 429")
       .range(1, i64{1} << 30)
       .shows_default();

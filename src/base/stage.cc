@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/threads.h"
+
 namespace fathom {
 
 struct Stage::State {
@@ -40,7 +42,7 @@ struct Stage::State {
 
 Stage::Stage(std::function<void(i64)> work) : state_(std::make_unique<State>()) {
   state_->work = std::move(work);
-  state_->thread = std::thread([this] { state_->loop(); });
+  state_->thread = start_thread([state = state_.get()] { state->loop(); });
 }
 
 Stage::~Stage() {

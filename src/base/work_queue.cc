@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "base/threads.h"
+
 namespace fathom {
 
 WorkQueue::WorkQueue(int threads, std::size_t capacity) : capacity_(capacity) {
-  for (int n = 0; n < threads; ++n) threads_.emplace_back([this] { run(); });
+  threads_ = start_threads(threads, [this] { run(); });
 }
 
 WorkQueue::~WorkQueue() {

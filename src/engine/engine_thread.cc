@@ -2,11 +2,13 @@
 
 #include <utility>
 
+#include "base/threads.h"
+
 namespace fathom {
 
 EngineThread::EngineThread(Engine& engine, i64 max_waiting) : engine_(engine), max_waiting_(max_waiting) {
   stats_.blocks = stats_.free_blocks = engine.scheduler().pool().blocks();
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 EngineThread::~EngineThread() {

@@ -84,7 +84,7 @@ class Connection final : public Channel, public std::enable_shared_from_this<Con
 
  private:
   static constexpr bool kSecure = !std::is_same_v<Stream, tcp::socket>;
-  static constexpr std::chrono::seconds kLinger{2};                 // for the last bytes before a connection is closed
+  static constexpr std::chrono::seconds kLinger{2};  // for the last bytes before a connection is closed
 
   void read_head(std::chrono::seconds time) {
     parser_.emplace();

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "http/connection.h"
 
 namespace fathom::http {
@@ -122,7 +123,7 @@ Server::Server(const ServerOptions& options, Handler handler, Refuse refuse)
   state_->load_certificate();
   state_->listen();
   state_->accept();
-  for (int n = 0; n < options.threads; ++n) state_->threads.emplace_back([io = &state_->io] { io->run(); });
+  state_->threads = start_threads(options.threads, [io = &state_->io] { io->run(); });
 }
 
 Server::~Server() { stop(); }

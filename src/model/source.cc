@@ -1,5 +1,6 @@
 #include "model/source.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "checkpoint/synthetic.h"
@@ -52,6 +53,12 @@ ModelArgs load_config(const fs::path& file_or_directory) {
   CHECK(fs::exists(file_or_directory), "configuration {} does not exist", file_or_directory.string());
   return fs::is_directory(file_or_directory) ? load_model_args_of(file_or_directory)
                                              : load_model_args(file_or_directory);
+}
+
+void cut_layers(ModelArgs& args, i64 layers) {
+  CHECK(layers <= args.n_layers, "{} layers are asked for; the configuration has {}", layers, args.n_layers);
+  args.n_layers = layers;
+  args.n_dense_layers = std::min(args.n_dense_layers, layers);
 }
 
 std::unique_ptr<Checkpoint> make_synthetic(const ModelArgs& args, std::uint64_t seed, const std::string& description) {

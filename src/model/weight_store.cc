@@ -54,7 +54,7 @@ Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
   if (records_) return Tensor(reinterpret_cast<void*>(Arena::kAlignment), dtype, shape);  // never touched
   storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
   const Tensor x(storages_.back().data(), dtype, shape, backend_->device());
-  if (checkpoint_ == nullptr) backend_->try_run(op::FillRandom{x, storages_.size()});
+  if (checkpoint_ == nullptr) backend_->run(op::FillRandom{x, storages_.size()});
   return x;
 }
 

@@ -48,19 +48,21 @@ void count(InspectReport& report, const Checkpoint* stored) {
 
 void measure_memory(InspectReport& report, const InspectOptions& options, const Checkpoint* stored) {
   const ModelArgs& args = report.args;
-  report.tp = options.tp;
+  report.tp = options.tp > 0 ? options.tp : report.shards;
+  CHECK(report.shards == 1 || report.tp == report.shards, "{} is divided among {} ranks; --tp {} does not apply to it",
+        report.source, report.shards, report.tp);
   report.max_batch_size = options.max_batch_size > 0 ? options.max_batch_size : args.max_batch_size;
   report.max_seq_len = options.max_seq_len > 0 ? options.max_seq_len : args.max_seq_len;
   report.cache_bytes_per_token = args.n_layers * (args.kv_lora_rank + args.qk_rope_head_dim) * kCacheElementBytes;
   try {
-    args.validate_world_size(options.tp);
+    args.validate_world_size(report.tp);
   } catch (const Error& error) {
     report.tp_obstacle = error.what();
     return;
   }
-  for (const int rank : {0, options.tp - 1})
+  for (const int rank : {0, report.tp - 1})
     report.rank_weight_bytes =
-        std::max(report.rank_weight_bytes, rank_bytes(args, manifest(args, rank, options.tp, false, stored)));
+        std::max(report.rank_weight_bytes, rank_bytes(args, manifest(args, rank, report.tp, false, stored)));
   report.rank_cache_bytes = report.cache_bytes_per_token * report.max_batch_size * report.max_seq_len;
 }
 

@@ -12,7 +12,7 @@ namespace fathom {
 struct InspectOptions {
   std::string model;                        // directory or synthetic:CONFIG; empty: the configuration alone
   std::string config;                       // replaces the directory's own
-  int tp = 1;                               // ranks that the memory figures are for
+  int tp = 0;                               // ranks that the memory figures are for; 0: those it is divided among
   i64 max_batch_size = 0, max_seq_len = 0;  // 0: as the arguments say
 };
 

@@ -69,10 +69,7 @@ void check_folder(const fs::path& out) {
 
 ModelArgs arguments(const SynthesisOptions& options) {
   ModelArgs args = load_config(options.config);
-  if (options.layers > 0) {
-    args.n_layers = std::min(args.n_layers, options.layers);
-    args.n_dense_layers = std::min(args.n_dense_layers, args.n_layers);
-  }
+  if (options.layers > 0) cut_layers(args, options.layers);
   if (args.bos_token_id < 0) args.bos_token_id = 0;
   if (args.eos_token_ids.empty()) args.eos_token_ids = {1};
   args.validate();

@@ -164,7 +164,7 @@ void openai_chat(Service& service, const std::shared_ptr<http::Exchange>& exchan
   options.answer.n_logprobs = options.n_logprobs = static_cast<int>(read_logprobs(fields));
   Prompt prompt;
   try {
-    prompt = service.prompts().build(chat_variables(fields));
+    prompt = service.prompts().prepare(chat_variables(fields));
   } catch (const jinja::TemplateError& error) {
     throw ApiError(400, fmt::format("the model's chat template cannot take these messages: {}", error.what()),
                    "messages");

@@ -13,7 +13,7 @@ Json tokenize(const Service& service, const Json& body) {
   const Fields fields(body);
   std::vector<TokenId> ids;
   if (fields.has("messages")) {
-    ids = service.prompts().build(chat_variables(fields)).ids;
+    ids = service.prompts().prepare(chat_variables(fields)).ids;
   } else {
     const char* name = fields.has("content") ? "content" : "prompt";  // the first as llama.cpp calls it
     fields.required(name);

@@ -19,7 +19,7 @@ std::vector<TokenId> PromptBuilder::build(const std::vector<Message>& messages) 
   return with_bos(encode(template_.render_pieces(template_variables(messages))));
 }
 
-Prompt PromptBuilder::build(const nlohmann::ordered_json& variables) const {
+Prompt PromptBuilder::prepare(const nlohmann::ordered_json& variables) const {
   const std::vector<TextPiece> pieces = template_.render_pieces(variables);
   std::string text;
   for (const TextPiece& piece : pieces) text += piece.text;

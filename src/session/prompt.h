@@ -37,7 +37,7 @@ class PromptBuilder {
   std::vector<TokenId> build(const std::vector<Message>& messages) const;
   // The same from the template's variables, such as {"messages": [...], "tools": [...], "add_generation_prompt": true}.
   // Throws jinja::TemplateError where the template does.
-  Prompt build(const nlohmann::ordered_json& variables) const;
+  Prompt prepare(const nlohmann::ordered_json& variables) const;
   OutputFormat output_format(const std::vector<Message>& messages) const;
   // The text of the prompt, and of the template.
   std::string render(const nlohmann::ordered_json& variables) const;

@@ -370,7 +370,7 @@ class Operation(CliTest):
             connection.close()
         self.refused(1, "is not a certificate", "serve", str(TINY), "--port", "0", "--tls-cert", str(TINY / "config.json"),
                      "--tls-key", str(folder / "key.pem"))
-        self.refused(1, "both a certificate and its key", "serve", str(TINY), "--tls-key", str(folder / "key.pem"))
+        self.refused(2, ["--tls-key", "--tls-cert"], "serve", str(TINY), "--tls-key", str(folder / "key.pem"))
 
     def test_end(self):
         with Server() as server:
