@@ -7,6 +7,7 @@
 #include "backends/create.h"
 #include "engine/runner.h"
 #include "model/source.h"
+#include "model/verdict.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
 #include "tools/command.h"
@@ -32,6 +33,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 ModelArgs bench_args(const Flags& flags) {
   ModelArgs args = load_config(flags.config);
+  print_warnings(args.warnings);
   if (!flags.dtype.empty()) args.dtype = flags.dtype;
   if (flags.layers > 0) cut_layers(args, flags.layers);
   return args;
@@ -137,6 +139,8 @@ void bench_load(const Flags& flags) {
   const auto backend = create_backend(flags.device, flags.threads);
   const auto start = Clock::now();
   const ModelSource source = open_model(flags.load, flags.config, 0, 1);
+  print_warnings(source.args.warnings);
+  require_sound(judge(source.args, *source.checkpoint, false), flags.load, false);
   i64 bytes = 0;
   WeightStore store(*source.checkpoint, *backend, 0, 1, flags.mmap, [&](i64 read) { bytes = read; });
   const ComputeOptions options;

@@ -33,7 +33,7 @@ class Chat {
   explicit Chat(const ChatFlags& flags)
       : flags_(flags),
         terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0),
-        source_(open_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
+        source_(open_named_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
         session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content) {}

@@ -87,7 +87,7 @@ class Generate {
   explicit Generate(const GenerateFlags& flags)
       : flags_(flags),
         lines_(flags.interactive ? std::vector<std::string>() : read_prompt_file(flags.input_file)),
-        source_(open_model(flags.ckpt_path, flags.run.config)),
+        source_(open_named_model(flags.ckpt_path, flags.run.config)),
         session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content) {}

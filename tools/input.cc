@@ -38,10 +38,4 @@ std::string read_input() {
   return text;
 }
 
-std::string_view without_byte_order_mark(std::string_view text) {
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
-  return text;
-}
-
 }  // namespace fathom

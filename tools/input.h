@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace fathom {
 
@@ -13,8 +12,5 @@ std::optional<std::string> read_input_line();
 
 // All that is left.
 std::string read_input();
-
-// The text without the byte-order mark that some editors put in front of a file.
-std::string_view without_byte_order_mark(std::string_view text);
 
 }  // namespace fathom

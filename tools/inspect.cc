@@ -20,6 +20,7 @@ void run(const Flags& flags) {
   if (flags.options.model.empty() && flags.options.config.empty())
     throw UsageError("name a model directory, or a configuration with --config");
   const InspectReport report = inspect(flags.options);
+  print_warnings(report.args.warnings);
   write_output(flags.json ? report_json(report) : report_text(report));
   require_complete(report);
 }

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "text/unicode/utf8.h"
 #include "tools/input.h"
 #include "tools/output.h"
 

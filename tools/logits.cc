@@ -87,7 +87,7 @@ void write(const std::string& path, const Outputs& outputs, i64 vocab_size, i64 
 }
 
 void run(const LogitsFlags& flags) {
-  const ModelSource source = open_model(flags.model, flags.run.config);
+  const ModelSource source = open_named_model(flags.model, flags.run.config);
   ModelArgs args = source.args;
   if (flags.run.session.max_seq_len > 0) args.max_seq_len = flags.run.session.max_seq_len;
   const auto prompt = parse_ids("--ids", flags.ids, args.vocab_size);
@@ -98,6 +98,7 @@ void run(const LogitsFlags& flags) {
         "Prompt length exceeds model maximum sequence length (max_seq_len={}): {} tokens are given; shorten them or "
         "raise --max-seq-len",
         args.max_seq_len, total);
+  check_weights(source, flags.run);
   const auto backend = flags.run.backend();
   warn_of_idle_flags(flags.run, source.args);
   SingleCommunicator comm;
@@ -106,6 +107,7 @@ void run(const LogitsFlags& flags) {
   limits.max_seq_len = total;
   Runner runner(*backend, comm, *source.checkpoint, args,
                 {.limits = limits, .map = flags.run.session.map, .compute = flags.run.options().compute});
+  tell_of_model(args);
   write(flags.out, compute(runner, prompt, then, flags), args.vocab_size, args.dim);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "backends/create.h"
+#include "model/verdict.h"
 #include "tools/output.h"
 #include "tools/progress.h"
 
@@ -41,6 +42,10 @@ std::unique_ptr<Backend> ModelFlags::backend() const {
   return backend;
 }
 
+void check_weights(const ModelSource& source, const ModelFlags& flags) {
+  require_sound(judge(source.args, *source.checkpoint, false), source.checkpoint->description(), flags.ignore_unused);
+}
+
 void refuse_ranks() {
   const char* world_size = std::getenv("WORLD_SIZE");
   if (world_size == nullptr || std::string(world_size) == "1" || std::string(world_size).empty()) return;
@@ -59,13 +64,27 @@ void warn_of_idle_flags(const ModelFlags& flags, const ModelArgs& args) {
                               flags.session.max_seq_len, made_for));
 }
 
+ModelSource open_named_model(const std::string& model, const std::string& config) {
+  ModelSource source = open_model(model, config);
+  print_warnings(source.args.warnings);
+  return source;
+}
+
+void tell_of_model(const ModelArgs& args) {
+  print_note("{}\n", args.yarn_text());
+  if (args.n_mtp_layers > 0) print_note("{} not used\n", mtp_layers_text(args));
+}
+
 Session load_session(const ModelSource& source, const ModelFlags& flags) {
+  check_weights(source, flags);
   warn_of_idle_flags(flags, source.args);
   constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
   ProgressLine line;
-  return Session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
+  Session session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
     if (total > kShown) line.show(done, total);
   });
+  tell_of_model(source.args);
+  return session;
 }
 
 void add_compute_flags(Command& command, ModelFlags& flags) {
@@ -80,6 +99,7 @@ void add_compute_flags(Command& command, ModelFlags& flags) {
       .shows_default();
   command.option("--threads", flags.threads, "CPU threads; 0: one a physical core").range(0, 4096).shows_default();
   command.option("--device", flags.device, device_help()).shows_default();
+  command.flag("--ignore-unused", flags.ignore_unused, "Run without the tensors that the model does not have");
   command.flag("--mmap", flags.session.map,
                "On the CPU: use the weights where their files are mapped: there at once when read before, but slower");
 }

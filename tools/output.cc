@@ -65,4 +65,8 @@ void print_error(const std::string& message) { print_note("fathom: error: {}\n",
 
 void print_warning(const std::string& message) { print_note("fathom: warning: {}\n", one_line(message)); }
 
+void print_warnings(const std::vector<std::string>& messages) {
+  for (const std::string& message : messages) print_warning(message);
+}
+
 }  // namespace fathom

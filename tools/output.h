@@ -4,6 +4,7 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 
@@ -52,5 +53,6 @@ void print_note(fmt::format_string<Args...> format, Args&&... args) {
 // "fathom: error: MESSAGE" to standard error, as one line whatever the message holds; the same of a warning.
 void print_error(const std::string& message);
 void print_warning(const std::string& message);
+void print_warnings(const std::vector<std::string>& messages);
 
 }  // namespace fathom

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "text/unicode/classes.h"
 #include "text/unicode/utf8.h"
-#include "tools/input.h"
 
 namespace fathom {
 namespace {

@@ -68,6 +68,7 @@ void add_rewrite_flags(Command& command, RewriteFlags& flags) {
 }
 
 void run_rewrite(const RewritePlan& plan, const RewriteFlags& flags) {
+  print_warnings(plan.warnings);
   for (const std::string& note : plan.notes) print_note("{}\n", note);
   if (flags.dry_run) {
     check_target(plan, flags.options);

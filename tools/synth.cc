@@ -59,6 +59,7 @@ void run(Flags& flags) {
   print_note("{}: {} tensors, {} in {} files, {:.1f} s, {}/s\n", flags.out, report.tensors, bytes_text(report.bytes),
              report.files, seconds,
              bytes_text(static_cast<i64>(static_cast<double>(report.bytes) / std::max(seconds, 1e-9))));
+  print_warnings(report.warnings);
   if (!report.tokenizer) print_note("no tokenizer written: the vocabulary is smaller than a byte tokenizer\n");
 }
 

@@ -45,6 +45,7 @@ void run(Flags& flags) {
     ProgressLine line(true);
     report = verify(flags.options, [&](i64 done, i64 total) { line.show(done, total); });
   }
+  print_warnings(report.warnings);
   print(report, flags.json);
   CHECK(report.faults.empty(), "{}: {} fault{}, the first: {}", flags.model, report.faults.size(),
         report.faults.size() == 1 ? "" : "s", report.faults.front());

