@@ -26,7 +26,8 @@ CONDITIONS = {"FATHOM_POISON_ARENA", "NDEBUG", "__x86_64__", "__aarch64__", "__c
 MACROS = {"CHECK", "PCRE2_CODE_UNIT_WIDTH"}  # the second is asked for by the library's header
 MACRO_FILES = {"src/ops/operations.h", "src/ops/backend.h", "src/ops/trace.h"}  # the list of operations and its uses
 SYSTEM_HEADERS = {"unistd.h", "fcntl.h", "termios.h", "signal.h", "poll.h", "sched.h", "pthread.h", "dirent.h",
-                  "errno.h", "immintrin.h", "x86intrin.h", "cpuid.h", "dlfcn.h", "getopt.h", "locale.h", "langinfo.h"}
+                  "errno.h", "arpa/inet.h", "netinet/in.h", "immintrin.h", "x86intrin.h", "cpuid.h", "dlfcn.h", "getopt.h",
+                  "locale.h", "langinfo.h"}
 PRINTS = re.compile(r"\bstd::(?:cout|cerr|clog)\b|\bfmt::print\b|(?<![\w:.>])(?:std::)?(?:f?printf|f?puts|_?exit)\s*\(|"
                     r"(?<!\w)(?:std)?::(?:abort|terminate|quick_exit)\s*\(")
 

@@ -104,9 +104,8 @@ void serve(ServeFlags& flags) {
   if (!local && keys.empty())
     print_warning("anyone who reaches this address can use the model; --api-key or --api-key-file asks for a key");
 
-  const ModelSource source = open_model(model, flags.run.config);
-  Session session(source, flags.run.backend(), flags.run.options(),
-                  [&routes](i64 done, i64 total) { routes.loading(done, total); });
+  const ModelSource source = open_named_model(model, flags.run.config);
+  Session session = load_session(source, flags.run, [&routes](i64 done, i64 total) { routes.loading(done, total); });
   session.warm_up();
   Service service(
       session, PromptBuilder(session.tokenizer(), load_chat_template(source, flags.chat_template), flags.allow_special),
@@ -134,8 +133,7 @@ void add_serve(CLI::App& app) {
   command.option("--config", flags->run.config, "Configuration, where the directory has none");
   command.option("--host", flags->http.host, "Address to listen on; 0.0.0.0 for all").shows_default();
   command.option("--port", flags->http.port, "Port to listen on; 0: one that is free").range(0, 65535).shows_default();
-  command.option("--api-key", flags->keys, "Key that clients must send; may be given several times")
-      .repeatable();
+  command.option("--api-key", flags->keys, "Key that clients must send; may be given several times").repeatable();
   command.option("--api-key-file", flags->key_file, "File with such keys, one a line");
   command
       .option("--served-model-name", flags->names,
