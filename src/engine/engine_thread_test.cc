@@ -51,6 +51,7 @@ TEST(EngineThread, RequestsOfManyThreadsAreAnsweredAsAlone) {
   std::map<i64, std::vector<TokenId>> prompts;
   std::mutex mutex;
   std::vector<std::thread> clients;
+  clients.reserve(4);
   for (int c = 0; c < 4; ++c)
     clients.emplace_back([&, c] {
       for (int n = 0; n < 25; ++n) {
