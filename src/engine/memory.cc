@@ -27,6 +27,34 @@ double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
 
 }  // namespace
 
+namespace {
+
+// The largest runs that passes of `tokens` tokens can have, one beside the other though no pass has them all. What a
+// run takes never falls with its tokens or its contexts, so these bound all others.
+std::vector<ops::RunShape> largest_runs(i64 tokens, const Limits& limits, i64 expand_from) {
+  const i64 sequences = std::min(tokens, limits.max_sequences),
+            longest = std::min(limits.max_seq_len, limits.wanted_blocks() * limits.block_size),
+            latent = std::min(tokens, sequences * std::min(expand_from - 1, tokens));
+  std::vector<ops::RunShape> runs;
+  const auto add = [&](i64 count, i64 of_tokens, i64 total_context, bool expanded) {
+    runs.push_back({.count = count,
+                    .tokens = of_tokens,
+                    .total_context = total_context,
+                    .max_context = std::min(total_context, longest),
+                    .expanded = expanded});
+  };
+  if (latent > 0) add(sequences, sequences, sequences * longest, false);  // decodes, which has its own forms
+  if (latent > 0) add(1, latent, longest, false);
+  if (tokens >= expand_from)  // contexts that are expanded together, or one that is longer
+    add(1, tokens, std::max(longest, std::min(sequences * longest, ops::kExpandedKeys)), true);
+  return runs;
+}
+
+// From so many tokens on, what a pass takes grows with them. Before, kernels for few tokens come and go.
+constexpr i64 kFewTokens = 256;
+
+}  // namespace
+
 i64 measure_scratch(const Transformer& model, const ModelArgs& args, const RunnerOptions& options,
                     const WeightStore& store) {
   const Limits& limits = options.limits;
@@ -34,22 +62,17 @@ i64 measure_scratch(const Transformer& model, const ModelArgs& args, const Runne
   AbsentRanks ranks(store.rank(), store.world_size());
   Arena inputs, measure;
   const PassBuffers buffers(inputs, args, limits);
-  const i64 blocks = limits.wanted_blocks();
-  const LatentCache cache(nothing, args, args.n_layers, blocks, limits.block_size, options.compute.compute);
+  const LatentCache cache(nothing, args, args.n_layers, limits.wanted_blocks(), limits.block_size,
+                          options.compute.compute);
   Context ctx{nothing, measure, ranks, options.compute};
-  const i64 context = std::min(limits.max_seq_len, blocks * limits.block_size);
-  const auto pass = [&](const PassBuffers::Inputs& all) {
+  const i64 expand_from = options.compute.attn == AttnImpl::naive ? 0 : nothing.expand_from();
+  const auto pass = [&](i64 tokens) {
     const ArenaScope scope(measure);
+    const auto all = buffers.largest(tokens, largest_runs(tokens, limits, expand_from));
     ops::sample(ctx, model(ctx, all.batch, cache), all.sampling);
   };
-  // Sequences may share all their blocks.
-  const bool naive = options.compute.attn == AttnImpl::naive;
-  pass(buffers.largest(limits.max_tokens, limits.max_sequences, context, naive));
-  // Few tokens divide a long context among more blocks, whose parts are scratch.
-  for (i64 n = 1; n <= std::min(limits.max_sequences, limits.max_tokens); n *= 2)
-    pass(buffers.largest(n, n, context, naive));
-  // Of expanded sequences, only one is longer than those that are expanded together.
-  if (!naive) pass(buffers.largest(limits.max_tokens, 1, std::max(context, ops::kExpandedKeys), true));
+  for (i64 tokens = 1; tokens <= std::min(limits.max_tokens, kFewTokens); ++tokens) pass(tokens);
+  pass(limits.max_tokens);
   return static_cast<i64>(measure.peak());
 }
 

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "model/manifest.h"
+#include "support/planned_scratch.h"
 
 namespace fathom {
 namespace {
@@ -64,6 +65,17 @@ TEST(Memory, WeightsAreThoseOfTheManifest) {
   RunnerOptions more = options;
   more.limits.max_tokens *= 4;
   EXPECT_GT(measure_memory(args, more).scratch, need.scratch);
+}
+
+TEST(Memory, EveryPassIsInThePlan) {
+  const CpuBackend cpu(2);
+  for (const ModelArgs& args : test::scratch_models())
+    for (const AttnImpl attn : {AttnImpl::absorb, AttnImpl::naive})
+      for (const auto& [tokens, sequences] : {std::pair<i64, i64>{512, 8}, {4096, 64}, {100, 100}}) {
+        SCOPED_TRACE(fmt::format("{} heads, passes of {} tokens", args.n_heads, tokens));
+        test::expect_passes_planned(
+            cpu, args, {.limits = {.max_tokens = tokens, .max_sequences = sequences}, .compute = {.attn = attn}}, 100);
+      }
 }
 
 // A device that takes more scratch for one token than for many, as one that divides its context does.

@@ -94,6 +94,13 @@ void Runner::check(const StepPlan& plan) const {
   for (const std::int32_t length : plan.context_lens)
     CHECK(length + plan.steps - 1 <= limits.max_seq_len, "a sequence of {} tokens; the limit is {}",
           length + plan.steps - 1, limits.max_seq_len);
+  for (i64 s = 0; s < plan.sequences(); ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    for (auto t = static_cast<std::size_t>(plan.seq_starts[at]); t < static_cast<std::size_t>(plan.seq_starts[at + 1]);
+         ++t)
+      CHECK(plan.positions[t] >= 0 && plan.positions[t] < plan.context_lens[at],
+            "position {} in a sequence of {} tokens", plan.positions[t], plan.context_lens[at]);
+  }
   for (const std::int32_t block : plan.blocks)
     CHECK(block >= 0 && block < cache_.blocks(), "block {} of a cache of {}", block, cache_.blocks());
 }
@@ -103,7 +110,8 @@ Runner::Pass Runner::prepare(const StepPlan& plan) {
   auto [batch, sampling] = buffers_.upload(backend_, plan, expand_from());
   if (!steps_alone(plan)) return {batch, sampling, {}};
   Sequences& sequences = batch.runs.front();
-  sequences.max_context = DecodeGraphs::rounded_context(sequences.max_context + plan.steps - 1);
+  sequences.max_context =
+      std::min(DecodeGraphs::rounded_context(sequences.max_context + plan.steps - 1), args_.max_seq_len);
   sequences.total_context = batch.tokens() * sequences.max_context;
   return {batch, sampling, buffers_.log(batch.tokens())};
 }

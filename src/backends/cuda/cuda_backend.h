@@ -20,6 +20,8 @@ class CudaBackend final : public Backend {
   // Throws Error when there is no such GPU, no driver, or this build has no code for it. `portable`: without the
   // kernels that only some architectures have, as on a card that lacks them.
   explicit CudaBackend(int index, bool portable = false);
+  // A GPU that need not be here: it says what it would choose and how much scratch that takes, and can run nothing.
+  explicit CudaBackend(const cuda::Device& described) : index_(described.index), stream_{nullptr, described} {}
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override;
