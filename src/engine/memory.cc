@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bytes_text.h"
 #include "engine/buffers.h"
 #include "ops/sampling.h"
 #include "ops/trace.h"
@@ -22,8 +23,6 @@ class AbsentRanks final : public Communicator {
  private:
   int rank_, size_;
 };
-
-double gib(i64 bytes) { return static_cast<double>(bytes) / (1u << 30); }
 
 }  // namespace
 
@@ -86,17 +85,19 @@ MemoryNeed measure_memory(const ModelArgs& args, const RunnerOptions& options, c
 i64 fitting_blocks(const MemoryNeed& need, const Limits& limits, const std::optional<DeviceMemory>& memory) {
   const i64 wanted = limits.wanted_blocks();
   if (!memory) return wanted;
-  // Memory is given out in pieces, and the driver keeps some for code.
+  // A GPU's memory is given out in pieces, and the driver keeps some for code; operations on a CPU have buffers of each
+  // thread, in all at most about 100 MiB and 2 MiB a thread.
   const i64 reserve = (i64{1} << 28) + memory->total / 100;
   const i64 room = (memory->free - need.weights - need.scratch - reserve) / need.block;
   const i64 least = limits.blocks > 0 ? wanted : limits.blocks_of(limits.max_seq_len);
   CHECK(room >= least,
-        "{} is too small: {:.2f} GiB of weights, {:.2f} GiB of scratch for passes of {} tokens, {:.2f} GiB of cache "
-        "for {} tokens and {:.2f} GiB in reserve are needed, and {:.2f} of {:.2f} GiB are free; a smaller --chunk, "
-        "--max-seq-len, --max-batch-size or --cache-tokens needs less, FP8 weights (fathom quantize) take half of "
-        "bf16, --device cpu uses the machine's memory",
-        memory->device, gib(need.weights), gib(need.scratch), limits.max_tokens, gib(least * need.block),
-        least * limits.block_size, gib(reserve), gib(memory->free), gib(memory->total));
+        "{} is too small: {} of weights, {} of scratch for passes of {} tokens, {} of cache for {} tokens and {} in "
+        "reserve are needed, and {} of {} are free; a smaller --chunk, --max-seq-len, --max-batch-size or "
+        "--cache-tokens needs less, FP8 weights (fathom quantize) take half of bf16, {}",
+        memory->device, memory_text(need.weights), memory_text(need.scratch), limits.max_tokens,
+        memory_text(least * need.block), least * limits.block_size, memory_text(reserve), memory_text(memory->free),
+        memory_text(memory->total),
+        memory->host ? "--mmap leaves weights in their files" : "--device cpu uses the machine's memory");
   return std::min(wanted, room);
 }
 

@@ -40,10 +40,22 @@ TEST(Memory, TooLittleIsToldWithNumbersAndOptions) {
   EXPECT_EQ(refusal(0, 20 * kGiB), "");  // 108 blocks fit, a sequence has 100
   const std::string too_little = refusal(0, 19 * kGiB);
   for (const char* part : {"GPU 0 (a card)", "10.00 GiB of weights", "2.00 GiB of scratch", "6.25 GiB of cache",
-                           "1600 tokens", "19.00 of 100.00 GiB are free", "--max-seq-len", "--cache-tokens"})
+                           "1600 tokens", "19.00 GiB of 100.00 GiB are free", "--max-seq-len", "--cache-tokens"})
     EXPECT_NE(too_little.find(part), std::string::npos) << part << " in: " << too_little;
   EXPECT_NE(refusal(301, 32 * kGiB), "");
   EXPECT_NE(refusal(1, 11 * kGiB), "");  // not even the weights
+}
+
+TEST(Memory, TheMachinesMemoryIsToldInFit) {
+  const MemoryNeed need{100 << 20, 20 << 20, 1 << 18};
+  try {
+    fitting_blocks(need, limits_of(0), DeviceMemory{"this control group", 150 << 20, 1 << 30, true});
+    FAIL();
+  } catch (const Error& error) {
+    for (const char* part : {"this control group is too small: 100.0 MiB of weights, 20.0 MiB of scratch",
+                             "25.0 MiB of cache for 1600 tokens", "150.0 MiB of 1.00 GiB are free", "--mmap"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();
+  }
 }
 
 // The dry measure counts what the manifest lists; the absorbed form keeps wkv_b as two bf16 matrices, and there is a

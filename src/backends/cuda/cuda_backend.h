@@ -40,6 +40,9 @@ class CudaBackend final : public Backend {
   // tokens, since the expanded one reads a key once for 128 tokens; the others have no fast kernel for it.
   i64 expand_from() const override { return has_hopper_kernels() ? 64 : i64{1} << 40; }
 
+  // Each pass reads all weights, for little work up to here.
+  i64 prompt_chunk() const override { return 4096; }
+
   std::string explain(const ProductCase& product) const override;
 
   FATHOM_OVERRIDE_OPERATIONS
