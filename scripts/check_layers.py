@@ -30,6 +30,8 @@ SYSTEM_HEADERS = {"unistd.h", "fcntl.h", "termios.h", "signal.h", "poll.h", "sch
 PRINTS = re.compile(r"\bstd::(?:cout|cerr|clog)\b|\bfmt::print\b|(?<![\w:.>])(?:std::)?(?:f?printf|f?puts|_?exit)\s*\(|"
                     r"(?<!\w)(?:std)?::(?:abort|terminate|quick_exit)\s*\(")
 
+STREAMS = re.compile(r"\bstd::(?:cout|cerr|clog)\b|\bfmt::print\b|\bstd::fflush\b|(?<![\w:.>])(?:std::)?(?:f?printf|f?puts)\s*\(")
+
 
 class Table:
     """The include table: for each folder the folders and third-party headers that its files may include."""
@@ -106,6 +108,10 @@ class Checker:
         self.check_state(path, code)
         if path.startswith("src/") and not is_test:
             self.check_manners(path, code)
+        if path.startswith("tools/") and path != "tools/output.cc":
+            for number, line in enumerate(code.splitlines(), 1):
+                if STREAMS.search(line):
+                    self.error(path, number, f"only tools/output.h writes, as it checks what became of it: {line.strip()}")
 
     def check_size(self, path, text):
         lines = text.count("\n")

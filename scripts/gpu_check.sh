@@ -100,13 +100,15 @@ if wants product; then
 fi
 config=$source_dir/configs
 if wants decode; then
-  bench --config "$config/config_16B.json" --batch 1 --ctx 128,4096 --steps 128
-  bench --config "$config/config_16B.json" --batch 8,32,64,128 --ctx 1024 --steps 32
-  bench --config "$config/config_16B.json" --dtype fp8 --batch 1,8,32,128 --ctx 128 --steps 64
+  floor=()  # of a card whose bandwidth is known
+  [[ $(nvidia-smi --query-gpu=name --format=csv,noheader | head -1) == *H200* ]] && floor=(--bandwidth 4.3e12)
+  bench --config "$config/config_16B.json" --batch 1 --ctx 128,4096 --steps 128 "${floor[@]}"
+  bench --config "$config/config_16B.json" --batch 8,32,64,128 --ctx 1024 --steps 32 "${floor[@]}"
+  bench --config "$config/config_16B.json" --dtype fp8 --batch 1,8,32,128 --ctx 128 --steps 64 "${floor[@]}"
   bench --config "$config/config_16B.json" --engine --batch 1,8 --ctx 128,1024 --steps 128
   bench --config "$config/config_16B.json" --engine --batch 1 --ctx 128 --steps 128 --no-graphs
-  bench --config "$config/config_671B.json" --layers 6 --batch 1,8,64 --ctx 128,4096 --steps 32
-  bench --config "$config/config_671B.json" --layers 6 --gemm fp8 --batch 1 --ctx 128 --steps 32
+  bench --config "$config/config_671B.json" --layers 6 --batch 1,8,64 --ctx 128,4096 --steps 32 "${floor[@]}"
+  bench --config "$config/config_671B.json" --layers 6 --gemm fp8 --batch 1 --ctx 128 --steps 32 "${floor[@]}"
 fi
 if wants prefill; then
   bench --config "$config/config_16B.json" --no-decode --prefill 512,4096

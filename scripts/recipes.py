@@ -41,6 +41,10 @@ RECIPES = {
         ("README.md", AFTER, "build/release/bin/fathom inspect models/tiny", "build/release/bin/fathom hello --name you"),
         ("tests/cli/readme_test.py", BEFORE, '    "inspect models/tiny": ("", r".*DeepSeek-V3.*", []),',
          '    "hello --name you": ("", "Hello, you!\\n", []),'),
+        ("tests/cli/flags_test.py", BEFORE, '    "quantize": ["--in", "x", "--out", "y"], "verify": [TINY],',
+         '    "hello": ["--name", "you"],'),
+        ("tests/cli/streams_test.py", BEFORE, '            "verify": ([TINY, "--json"], b""),',
+         '            "hello": (["--name", "you"], b""),'),
     ]),
     "a checkpoint format": ("reader", [
         ("src/checkpoint/checkpoint.cc", AFTER, '#include "checkpoint/file_checkpoint.h"', '#include "checkpoint/raw_files.h"'),
@@ -179,6 +183,9 @@ def main():
     if greeting != "Hello, you!\n":
         die(f"the new command prints '{greeting}'")
     call(sys.executable, "tests/cli/readme_test.py", "--list", cwd=COPY)
+    for test in ("flags_test", "streams_test"):
+        call(sys.executable, f"tests/cli/{test}.py", "-k", "every_command", cwd=COPY, stderr=subprocess.DEVNULL,
+             env={**os.environ, "FATHOM_BIN": str(BUILD / "bin" / "fathom"), "FATHOM_SOURCE_DIR": str(COPY)})
     play("an operation")
     build("add_both_test")
     run_test("add_both_test")

@@ -1,19 +1,20 @@
 // fathom bench: speed of decode and prefill for any configuration, on random weights made on the device.
-#include <CLI/CLI.hpp>
-
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 
 #include "backends/create.h"
 #include "engine/runner.h"
 #include "model/source.h"
+#include "model/verdict.h"
 #include "tools/bench_bytes.h"
 #include "tools/bench_engine.h"
+#include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/explain_kernels.h"
+#include "tools/model_flags.h"
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
@@ -21,8 +22,9 @@ namespace {
 struct Flags {
   std::string config, load, device = "auto", dtype, gemm = "bf16", attn = "absorb";
   std::vector<i64> batches{1}, contexts{128}, prefills;
-  i64 steps = 64, layers = 0, threads = 0;
-  double bandwidth = 4.3e12;  // bytes a second that the floor is counted with
+  i64 steps = 64, layers = 0;
+  int threads = 0;
+  double bandwidth = 0;  // bytes a second that the floor is counted with; 0: not known
   bool plain = false, no_graphs = false, mmap = false, no_decode = false, engine = false, explain_kernels = false;
 };
 
@@ -31,8 +33,9 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 ModelArgs bench_args(const Flags& flags) {
   ModelArgs args = load_config(flags.config);
+  print_warnings(args.warnings);
   if (!flags.dtype.empty()) args.dtype = flags.dtype;
-  if (flags.layers > 0) args.n_layers = flags.layers;
+  if (flags.layers > 0) cut_layers(args, flags.layers);
   return args;
 }
 
@@ -105,16 +108,17 @@ void bench_decode(const Flags& flags, Backend& backend, Runner& runner, i64 batc
   for (i64 i = 0; i < flags.steps; ++i) runner.enqueue(pass);
   backend.synchronize();
   const double seconds = seconds_since(start) / static_cast<double>(flags.steps);
-  const double floor = decode_bytes(runner.args(), batch, context) / flags.bandwidth;
-  const i64 operations = runner.graphs().operations(batch, pass.batch.runs.front().max_context);
-  std::printf(
-      "decode   batch %4lld ctx %6lld  %8.3f ms/step %10.1f tok/s  floor %7.3f ms  share %5.1f %%  kernels/layer "
-      "%.1f  gaps up to %.3f ms\n",
-      static_cast<long long>(batch), static_cast<long long>(context), seconds * 1e3,
-      static_cast<double>(batch) / seconds, floor * 1e3, 100 * floor / seconds,
-      static_cast<double>(operations) / static_cast<double>(runner.args().n_layers),
-      static_cast<double>(operations) * gap * 1e3);
-  std::fflush(stdout);
+  std::string line = fmt::format("decode   batch {:4} ctx {:6}  {:8.3f} ms/step {:10.1f} tok/s", batch, context,
+                                 seconds * 1e3, static_cast<double>(batch) / seconds);
+  if (flags.bandwidth > 0) {
+    const double floor = decode_bytes(runner.args(), batch, context) / flags.bandwidth;
+    line += fmt::format("  floor {:7.3f} ms  share {:5.1f} %", floor * 1e3, 100 * floor / seconds);
+  }
+  if (const i64 operations = runner.graphs().operations(batch, pass.batch.runs.front().max_context); operations > 0)
+    line += fmt::format("  kernels/layer {:.1f}  gaps up to {:.3f} ms",
+                        static_cast<double>(operations) / static_cast<double>(runner.args().n_layers),
+                        static_cast<double>(operations) * gap * 1e3);
+  write_output(line + "\n");
 }
 
 void bench_prefill(Backend& backend, Runner& runner, i64 tokens) {
@@ -126,44 +130,47 @@ void bench_prefill(Backend& backend, Runner& runner, i64 tokens) {
     backend.synchronize();
     best = std::min(best, seconds_since(start));
   }
-  std::printf("prefill  tokens %6lld          %8.3f ms      %10.1f tok/s\n", static_cast<long long>(tokens), best * 1e3,
-              static_cast<double>(tokens) / best);
-  std::fflush(stdout);
+  print_output("prefill  tokens {:6}          {:8.3f} ms      {:10.1f} tok/s\n", tokens, best * 1e3,
+               static_cast<double>(tokens) / best);
 }
 
 // How long a checkpoint's weights take to their places on the device.
 void bench_load(const Flags& flags) {
-  const auto backend = create_backend(flags.device, static_cast<int>(flags.threads));
+  const auto backend = create_backend(flags.device, flags.threads);
   const auto start = Clock::now();
   const ModelSource source = open_model(flags.load, flags.config, 0, 1);
+  print_warnings(source.args.warnings);
+  require_sound(judge(source.args, *source.checkpoint, false), flags.load, false);
   i64 bytes = 0;
   WeightStore store(*source.checkpoint, *backend, 0, 1, flags.mmap, [&](i64 read) { bytes = read; });
   const ComputeOptions options;
   const Transformer model(Params(store, source.args, options));
   backend->synchronize();
   const double seconds = seconds_since(start);
-  std::printf("loaded %lld bytes in %.3f s, %.3f GB/s\n", static_cast<long long>(bytes), seconds,
-              static_cast<double>(bytes) / seconds / 1e9);
+  print_output("loaded {} bytes in {:.3f} s, {:.3f} GB/s\n", bytes, seconds,
+               static_cast<double>(bytes) / seconds / 1e9);
 }
 
 void run(const Flags& flags) {
+  refuse_ranks();
   if (!flags.load.empty()) return bench_load(flags);
   if (flags.config.empty()) throw UsageError("name a configuration with --config");
   ModelArgs args = bench_args(flags);
   std::string choice;
-  const auto backend = create_backend(flags.device, static_cast<int>(flags.threads), &choice);
+  const auto backend = create_backend(flags.device, flags.threads, &choice);
   ComputeOptions options;
   options.gemm = flags.gemm == "fp8" ? GemmMode::fp8 : GemmMode::bf16;
   options.attn = flags.attn == "naive" ? AttnImpl::naive : AttnImpl::absorb;
   options.fused = !flags.plain;
-  std::printf("%s  %s %lld layers, %s weights, gemm %s, attn %s, device %s\n", flags.config.c_str(), args.dtype.c_str(),
-              static_cast<long long>(args.n_layers), std::string(args.format().name()).c_str(), flags.gemm.c_str(),
-              flags.attn.c_str(), choice.c_str());
+  print_output("{}  {} {} layers, {} weights, gemm {}, attn {}, device {}\n", flags.config, args.dtype, args.n_layers,
+               args.format().name(), flags.gemm, flags.attn, choice);
   if (flags.explain_kernels) {
     std::vector<i64> tokens = flags.batches;
     tokens.insert(tokens.end(), flags.prefills.begin(), flags.prefills.end());
     return explain_kernels(*backend, args, options.gemm, tokens);
   }
+  if (flags.no_graphs && backend->device().type == DeviceType::cpu)
+    print_warning("--no-graphs has no effect: the CPU records no steps");
   if (flags.engine) {
     std::vector<EngineCase> cases;
     for (const i64 b : flags.batches)
@@ -176,10 +183,12 @@ void run(const Flags& flags) {
   SingleCommunicator comm;
   Runner runner(*backend, comm, WeightStore(*backend, 0, 1), args,
                 {.limits = limits, .record = !flags.no_graphs, .compute = options});
+  for (i64 i = 0; i < args.n_layers; ++i)
+    backend->run(op::FillRandom{runner.cache().layer(i).latent, ~std::uint64_t{0} - static_cast<std::uint64_t>(i)});
   backend->synchronize();
-  std::printf("weights and cache ready after %.1f s\n", seconds_since(start));
+  print_output("weights and cache ready after {:.1f} s\n", seconds_since(start));
   const double gap = kernel_gap(*backend);
-  if (gap > 0) std::printf("a recorded operation without work takes %.2f us\n", gap * 1e6);
+  if (gap > 0) print_output("a recorded operation without work takes {:.2f} us\n", gap * 1e6);
   if (!flags.no_decode)
     for (const i64 b : flags.batches)
       for (const i64 c : flags.contexts) bench_decode(flags, *backend, runner, b, c, gap);
@@ -189,30 +198,45 @@ void run(const Flags& flags) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand("bench", "Measure decode and prefill on random weights");
-  command->add_option("--config", flags->config, "Configuration file or model directory");
-  command->add_option("--load", flags->load, "Time the loading of this model directory instead");
-  command->add_option("--device", flags->device, "cpu, cuda[:N] or auto")->capture_default_str();
-  command->add_option("--threads", flags->threads, "CPU threads; 0: one a core");
-  command->add_option("--dtype", flags->dtype, "Weights: bf16 or fp8, instead of the configuration's")
-      ->check(CLI::IsMember({"bf16", "fp8"}));
-  command->add_option("--gemm", flags->gemm, "bf16 or fp8")->check(CLI::IsMember({"bf16", "fp8"}));
-  command->add_option("--attn", flags->attn, "absorb or naive")->check(CLI::IsMember({"absorb", "naive"}));
-  command->add_option("--layers", flags->layers, "Cut the model to this many layers");
-  command->add_option("--batch", flags->batches, "Sequences of a decode step")->delimiter(',');
-  command->add_option("--ctx", flags->contexts, "Tokens before the first decode step")->delimiter(',');
-  command->add_option("--prefill", flags->prefills, "Tokens of a prompt")->delimiter(',');
-  command->add_option("--steps", flags->steps, "Decode steps that are timed")->capture_default_str();
-  command->add_option("--bandwidth", flags->bandwidth, "Bytes a second of the floor")->capture_default_str();
-  command->add_flag("--no-decode", flags->no_decode, "Measure prompts only");
-  command->add_flag("--engine", flags->engine, "Requests through the engine, as generate and chat run them");
-  command->add_flag("--explain-kernels", flags->explain_kernels,
-                    "Print the kernel of each product for these batches and prompts instead");
-  command->add_flag("--plain", flags->plain, "Plain operations only");
-  command->add_flag("--mmap", flags->mmap, "With --load on the CPU: use the weights where their files are mapped");
-  command->add_flag("--no-graphs", flags->no_graphs, "Do not record passes");
-  command->callback([flags] { run(*flags); });
+  const auto flags = std::make_shared<Flags>();
+  Command command(app, "bench", "Measure decode and prefill on random weights");
+  constexpr i64 kMost = i64{1} << 24;
+  command.option("--config", flags->config, "Configuration file or model directory");
+  Flag load = command.option("--load", flags->load, "Time the loading of this model directory instead");
+  command.option("--device", flags->device, "cpu, cuda[:N] or auto").shows_default();
+  command.option("--threads", flags->threads, "CPU threads; 0: one a core").range(0, 4096);
+  const Flag dtype = command.option("--dtype", flags->dtype, "Weights: bf16 or fp8, instead of the configuration's")
+                         .one_of({"bf16", "fp8"});
+  const Flag gemm = command.option("--gemm", flags->gemm, "bf16 or fp8").one_of({"bf16", "fp8"});
+  const Flag attn = command.option("--attn", flags->attn, "absorb or naive").one_of({"absorb", "naive"});
+  const Flag layers = command.option("--layers", flags->layers, "Cut the model to this many layers").range(1, 1024);
+  const Flag batch = command.option("--batch", flags->batches, "Sequences of a decode step").range(1, 1 << 16);
+  const Flag context = command.option("--ctx", flags->contexts, "Tokens before the first decode step").range(1, kMost);
+  const Flag prefill = command.option("--prefill", flags->prefills, "Tokens of a prompt").range(1, kMost);
+  const Flag steps =
+      command.option("--steps", flags->steps, "Decode steps that are timed").range(1, 1 << 20).shows_default();
+  const Flag bandwidth =
+      command
+          .option("--bandwidth", flags->bandwidth,
+                  "Bytes a second that the device's memory gives: a decode step is set beside what they allow")
+          .real("above 0", [](double x) { return x > 0 && x < 1e18; });
+  Flag no_decode = command.flag("--no-decode", flags->no_decode, "Measure prompts only");
+  Flag engine = command.flag("--engine", flags->engine, "Requests through the engine, as generate and chat run them");
+  Flag explain = command.flag("--explain-kernels", flags->explain_kernels,
+                              "Print the kernel of each product for these batches and prompts instead");
+  const Flag plain = command.flag("--plain", flags->plain, "Plain operations only");
+  command.flag("--mmap", flags->mmap, "With --load on the CPU: use the weights where their files are mapped")
+      .needs(load);
+  const Flag no_graphs = command.flag("--no-graphs", flags->no_graphs, "Do not record passes");
+  no_decode.needs(prefill);
+  for (const Flag& idle : {batch, context, steps, bandwidth}) no_decode.excludes(idle);
+  for (const Flag& idle : {prefill, bandwidth, no_decode}) engine.excludes(idle);
+  for (const Flag& idle : {context, steps, bandwidth, no_decode, engine, attn, plain, no_graphs})
+    explain.excludes(idle);
+  for (const Flag& idle : {dtype, gemm, attn, layers, batch, context, prefill, steps, bandwidth, no_decode, engine,
+                           explain, plain, no_graphs})
+    load.excludes(idle);
+  command.run([flags] { run(*flags); });
 }
 
 }  // namespace fathom

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "model/source.h"
@@ -10,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
@@ -19,7 +19,8 @@ constexpr const char* kHelp =
     "  /stats  speed of the last answer, context used\n"
     "  /help   this list\n"
     "  /exit   end (also Ctrl-D)\n"
-    "  Ctrl-C  stop the answer";
+    "  Ctrl-C  stop the answer\n"
+    "  \"\"\"     begins and ends a message of several lines; a pasted text is one message";
 
 struct ChatFlags {
   std::string model;  // empty: the embedded one
@@ -42,7 +43,7 @@ class Chat {
   explicit Chat(const ChatFlags& flags)
       : flags_(flags),
         terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0),
-        source_(open_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
+        source_(open_named_model(flags.model.empty() ? embedded_model() : flags.model, flags.run.config)),
         session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content) {}
@@ -56,42 +57,30 @@ class Chat {
     }
     session_.warm_up();
     LineReader reader(terminal_ ? "> " : "", terminal_);
-    const bool left =
+    const ConversationEnd end =
         run_conversation(session_, prompts_, flags_.answer.options, Conversation(flags_.answer.system),
                          {.read = [&] { return reader.next(); },
                           .commands = {{"/help", [&] { note(kHelp); }},
                                        {"/stats", [&] { note(stats_.empty() ? "no answer yet" : stats_); }}},
                           .skips_empty_lines = true,
-                          .prepare = [&](Request& request) { return prepare(request); },
+                          .prepare = [&](Request& request) { prepare(request); },
                           .interrupted = terminal_ ? &InterruptFlag::take : std::function<bool()>(),
-                          .show = [](i64, const std::string& text) { std::cout << text << std::flush; },
+                          .show = [](i64, const std::string& text) { write_output(text); },
                           .finish = [&](const std::vector<Message>&, const Reply& reply) { finish(reply); }});
-    if (terminal_ && !left) std::cout << std::endl;
+    if (terminal_ && !end.left) write_output("\n");
+    if (!terminal_ && end.failed) throw ToldError();
   }
 
  private:
   // Notes are for people: with a pipe, standard output holds answers alone.
-  void note(const std::string& text) const {
-    if (terminal_) {
-      std::cout << text << std::endl;
-    } else {
-      std::cerr << text << std::endl;
-    }
-  }
+  void note(const std::string& text) const { terminal_ ? write_output(text + "\n") : write_note(text + "\n"); }
 
-  std::string prepare(Request& request) const {
+  void prepare(Request& request) const {
     if (request.max_new_tokens == 0) request.max_new_tokens = session_.max_seq_len();
-    const auto prompt_tokens = static_cast<i64>(request.prompt.size());
-    if (prompt_tokens < session_.max_seq_len()) return {};
-    return fmt::format(
-        "Prompt length exceeds model maximum sequence length (max_seq_len={}): the conversation has {} tokens and "
-        "leaves "
-        "no room for an answer; /clear begins a new one",
-        session_.max_seq_len(), prompt_tokens);
   }
 
   void finish(const Reply& reply) {
-    std::cout << std::endl;
+    write_output("\n");
     if (reply.finish() == "error") return;
     if (terminal_ && reply.finish() == "length") note("[the answer was cut: it reached its longest length]");
     if (terminal_ && reply.finish() == "interrupted") note("[stopped]");

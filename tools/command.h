@@ -24,12 +24,14 @@ class Flag {
   Flag& shows_default();
   // May be given several times, each with one value.
   Flag& repeatable();
-  Flag& not_empty();
+  // An empty text is a value like any other.
+  Flag& may_be_empty();
   Flag& range(i64 least, i64 most);
   Flag& one_of(std::vector<std::string> names);
-  // A real number for which `good`; the error says that it must be `rule`.
+  // A real number for which `good`, also as a float; the error says that it must be `rule`.
   Flag& real(const std::string& rule, bool (*good)(double));
   Flag& excludes(const Flag& other);
+  Flag& needs(const Flag& other);
 
  private:
   CLI::Option* option_;
@@ -39,8 +41,9 @@ class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& help);
 
-  // A flag with a value, or an argument where the name has no dashes. T: string, int, i64, uint64, float, or a vector
-  // of strings.
+  // A flag with a value, or an argument where the name has no dashes. T: string, int, i64, uint64, float, double, a
+  // vector of strings (see repeatable) or of i64 (with commas between). Whole numbers are decimal and inside the range
+  // of their type; texts are not empty.
   template <typename T>
   Flag option(const std::string& name, T& value, const std::string& help);
   // A flag without a value.

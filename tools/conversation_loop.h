@@ -19,8 +19,8 @@ struct ConversationHooks {
   // Lines that are no question, besides /exit and /clear.
   std::map<std::string, std::function<void()>> commands = {};
   bool skips_empty_lines = false;
-  // May change a request before it is submitted; returns why it cannot be answered, empty when it can.
-  std::function<std::string(Request&)> prepare = {};
+  // May change a request before it is submitted.
+  std::function<void(Request&)> prepare = {};
   // Asked before each pass: true breaks the answer off. Without it Ctrl-C at the prompt ends the conversation.
   std::function<bool()> interrupted = {};
   // Hears the answer while it grows.
@@ -29,9 +29,14 @@ struct ConversationHooks {
   std::function<void(const std::vector<Message>&, const Reply&)> finish;
 };
 
-// Talks until /exit (returns true) or the end of the input. A question that is not answered is told on stderr and
-// leaves the conversation as it was.
-bool run_conversation(Session& session, const PromptBuilder& prompts, const AnswerOptions& options,
-                      Conversation conversation, const ConversationHooks& hooks);
+struct ConversationEnd {
+  bool left = false;    // by /exit, not by the end of the input
+  bool failed = false;  // a question was not answered
+};
+
+// Talks until /exit or the end of the input. A question that is not answered is told on stderr and leaves the
+// conversation as it was.
+ConversationEnd run_conversation(Session& session, const PromptBuilder& prompts, const AnswerOptions& options,
+                                 Conversation conversation, const ConversationHooks& hooks);
 
 }  // namespace fathom

@@ -15,7 +15,7 @@ struct Flags {
   std::string from, to, format = "fp8";
   i64 n_experts = 0;
   int model_parallel = 1;
-  bool mtp = false, allow_missing_scale = false;
+  bool mtp = false, allow_missing_scale = false, ignore_unused = false;
 };
 
 }  // namespace
@@ -28,10 +28,13 @@ void add_convert(CLI::App& app) {
   command.option("--n-experts", flags->n_experts, "Routed experts; checked against config.json").range(1, i64{1} << 20);
   command.option("--model-parallel", flags->model_parallel, "Ranks").range(1, 4096).shows_default();
   command.flag("--mtp", flags->mtp, "Keep the multi-token-prediction layers");
+  command.flag("--ignore-unused", flags->ignore_unused, "Leave out tensors that the model does not have");
   add_rewrite_flags(command, flags->rewrite);
   command.run([flags] {
-    run_rewrite(plan_convert(flags->from, flags->to, flags->n_experts, flags->model_parallel, flags->mtp).plan,
-                flags->rewrite);
+    run_rewrite(
+        plan_convert(flags->from, flags->to, flags->n_experts, flags->model_parallel, flags->mtp, flags->ignore_unused)
+            .plan,
+        flags->rewrite);
   });
 }
 
@@ -54,9 +57,11 @@ void add_quantize(CLI::App& app) {
   command.option("--format", flags->format, "fp8, or fp8-ue8m0 for scales that are powers of two")
       .one_of({"fp8", "fp8-ue8m0"})
       .shows_default();
+  command.flag("--ignore-unused", flags->ignore_unused, "Copy tensors that the model does not have as they are");
   add_rewrite_flags(command, flags->rewrite);
   command.run([flags] {
-    run_rewrite(plan_quantize(flags->from, flags->to, flags->format == "fp8-ue8m0").plan, flags->rewrite);
+    run_rewrite(plan_quantize(flags->from, flags->to, flags->format == "fp8-ue8m0", flags->ignore_unused).plan,
+                flags->rewrite);
   });
 }
 

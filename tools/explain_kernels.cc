@@ -1,8 +1,6 @@
 #include "tools/explain_kernels.h"
 
-#include <fmt/format.h>
-
-#include <cstdio>
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
@@ -44,8 +42,8 @@ void explain_kernels(const Backend& backend, const ModelArgs& args, GemmMode mod
       p.product.tokens = t;
       p.product.rows = p.product.experts > 0 ? t * args.n_activated_experts : t;
       const std::string choice = backend.explain(p.product);
-      if (choice.empty()) return fmt::print("the device {} has one kernel for all products\n", backend.name());
-      fmt::print("{:14}  rows {:6}  {}\n", p.name, p.product.rows, choice);
+      if (choice.empty()) return print_output("the device {} has one kernel for all products\n", backend.name());
+      print_output("{:14}  rows {:6}  {}\n", p.name, p.product.rows, choice);
     }
 }
 

@@ -1,7 +1,5 @@
 #include <unistd.h>
 
-#include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/conversation_loop.h"
 #include "tools/model_flags.h"
+#include "tools/output.h"
 #include "tools/prompt_file.h"
 
 namespace fathom {
@@ -61,35 +60,26 @@ double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
 void print_arguments(const ModelArgs& args, const GenerateFlags& flags) {
   const SamplingParams& sampling = flags.answer.options.sampling;
-  std::cerr << describe("ModelArgs", to_json(args)) << "\n"
-            << describe("Options", {{"ckpt_path", flags.ckpt_path},
-                                    {"config", flags.run.config},
-                                    {"input_file", flags.input_file},
-                                    {"interactive", flags.interactive},
-                                    {"max_new_tokens", flags.answer.options.max_new_tokens},
-                                    {"temperature", shortest(sampling.temperature)},
-                                    {"seed", sampling.seed},
-                                    {"top_k", sampling.top_k},
-                                    {"top_p", shortest(sampling.top_p)},
-                                    {"min_p", shortest(sampling.min_p)},
-                                    {"repetition_penalty", shortest(sampling.repetition_penalty)},
-                                    {"stop", flags.answer.options.stop},
-                                    {"system", flags.answer.system},
-                                    {"chat_template", flags.answer.chat_template},
-                                    {"compute", flags.run.compute},
-                                    {"gemm", flags.run.gemm},
-                                    {"attn", flags.run.attn},
-                                    {"device", flags.run.device},
-                                    {"threads", flags.run.threads}})
-            << std::endl;
-}
-
-// Ranks come with a later version; a launcher's environment must not be taken for a single process silently.
-void refuse_ranks() {
-  const char* world_size = std::getenv("WORLD_SIZE");
-  if (world_size == nullptr || std::string(world_size) == "1" || std::string(world_size).empty()) return;
-  fail("WORLD_SIZE={}: this version runs as one process only; start it without a launcher or with WORLD_SIZE=1",
-       world_size);
+  print_note("{}\n{}\n", describe("ModelArgs", to_json(args)),
+             describe("Options", {{"ckpt_path", flags.ckpt_path},
+                                  {"config", flags.run.config},
+                                  {"input_file", flags.input_file},
+                                  {"interactive", flags.interactive},
+                                  {"max_new_tokens", flags.answer.options.max_new_tokens},
+                                  {"temperature", shortest(sampling.temperature)},
+                                  {"seed", sampling.seed},
+                                  {"top_k", sampling.top_k},
+                                  {"top_p", shortest(sampling.top_p)},
+                                  {"min_p", shortest(sampling.min_p)},
+                                  {"repetition_penalty", shortest(sampling.repetition_penalty)},
+                                  {"stop", flags.answer.options.stop},
+                                  {"system", flags.answer.system},
+                                  {"chat_template", flags.answer.chat_template},
+                                  {"compute", flags.run.compute},
+                                  {"gemm", flags.run.gemm},
+                                  {"attn", flags.run.attn},
+                                  {"device", flags.run.device},
+                                  {"threads", flags.run.threads}}));
 }
 
 class Generate {
@@ -97,7 +87,7 @@ class Generate {
   explicit Generate(const GenerateFlags& flags)
       : flags_(flags),
         lines_(flags.interactive ? std::vector<std::string>() : read_prompt_file(flags.input_file)),
-        source_(open_model(flags.ckpt_path, flags.run.config)),
+        source_(open_named_model(flags.ckpt_path, flags.run.config)),
         session_(load_session(source_, flags.run)),
         prompts_(session_.tokenizer(), load_chat_template(source_, flags.answer.chat_template),
                  flags.answer.allow_special_in_content) {}
@@ -126,11 +116,7 @@ class Generate {
       conversation.ask(lines_[i]);
       formats.push_back(prompts_.output_format(conversation.messages()));
       ids.push_back(prompts_.build(conversation.messages()));
-      CHECK(
-          static_cast<i64>(ids.back().size()) <= session_.max_seq_len(),
-          "Prompt length exceeds model maximum sequence length (max_seq_len={}): line {} of {} has {} tokens; shorten "
-          "it or raise --max-seq-len",
-          session_.max_seq_len(), i + 1, flags_.input_file, ids.back().size());
+      check_room(i + 1, static_cast<i64>(ids.back().size()));
     }
     session_.warm_up();
     std::map<i64, Reply> replies;
@@ -148,14 +134,20 @@ class Generate {
       CHECK(reply.finish() != "error", "line {} of {}: {}", id + 1, flags_.input_file, reply.error());
   }
 
+  // A prompt that fills the context gets an empty answer, as the reference gives.
+  void check_room(std::size_t line, i64 tokens) const {
+    CHECK(tokens <= session_.max_seq_len(),
+          "Prompt length exceeds model maximum sequence length (max_seq_len={}): line {} of {} has {} tokens; shorten "
+          "it or raise --max-seq-len",
+          session_.max_seq_len(), line, flags_.input_file, tokens);
+    if (tokens == session_.max_seq_len())
+      print_warning(fmt::format("line {} of {} has {} tokens and leaves no room for an answer (max_seq_len={})", line,
+                                flags_.input_file, tokens, session_.max_seq_len()));
+  }
+
   void print(const std::string& prompt, const Reply& reply, const OutputFormat& format) {
-    if (flags_.answer.json) {
-      std::cout << dump(report(prompt, reply, format)) << std::endl;
-      return;
-    }
-    std::cout << "Prompt: " << prompt << "\nCompletion: " << reply.text() << "\n";
-    print_logprobs(reply);
-    std::cout << std::endl;
+    if (flags_.answer.json) return write_output(dump(report(prompt, reply, format)) + "\n");
+    print_output("Prompt: {}\nCompletion: {}\n{}\n", prompt, reply.text(), logprobs_line(reply));
   }
 
   nlohmann::ordered_json report(const std::string& prompt, const Reply& reply, const OutputFormat& format) const {
@@ -166,31 +158,33 @@ class Generate {
     return all;
   }
 
-  void print_logprobs(const Reply& reply) const {
-    if (flags_.answer.options.n_logprobs >= 0) std::cout << "Logprobs: " << dump(reply.logprobs_to_json()) << std::endl;
+  std::string logprobs_line(const Reply& reply) const {
+    return flags_.answer.options.n_logprobs < 0 ? "" : fmt::format("Logprobs: {}\n", dump(reply.logprobs_to_json()));
   }
 
   void interactive() {
-    LineReader reader(">>> ", ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0);
+    const bool terminal = ::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0;
+    LineReader reader(">>> ", terminal);
     const auto read = [&] {
       const InterruptFlag interrupt;  // Ctrl-C at the prompt ends the conversation, and leaves the terminal as it was
       return reader.next();
     };
-    const auto show = [&](i64, const std::string& text) {
-      if (!flags_.answer.json) std::cout << text << std::flush;
+    const auto hear = [&](i64, const std::string& text) {
+      if (!flags_.answer.json) write_output(text);
     };
     const auto finish = [&](const std::vector<Message>& messages, const Reply& reply) {
       if (reply.finish() == "error") return;
       if (flags_.answer.json) {
-        std::cout << dump(report(messages.back().content, reply, prompts_.output_format(messages))) << std::endl;
+        write_output(dump(report(messages.back().content, reply, prompts_.output_format(messages))) + "\n");
       } else {
-        std::cout << std::endl;
-        print_logprobs(reply);
+        write_output("\n" + logprobs_line(reply));
       }
     };
-    const bool left = run_conversation(session_, prompts_, flags_.answer.options, Conversation(flags_.answer.system),
-                                       {.read = read, .show = show, .finish = finish});
-    if (!left) std::cout << std::endl;
+    const ConversationEnd end =
+        run_conversation(session_, prompts_, flags_.answer.options, Conversation(flags_.answer.system),
+                         {.read = read, .show = hear, .finish = finish});
+    if (!end.left) write_output("\n");
+    if (!terminal && end.failed) throw ToldError();
   }
 
   GenerateFlags flags_;
@@ -207,17 +201,24 @@ void add_generate(CLI::App& app) {
   const auto flags = std::make_shared<GenerateFlags>();
   command.option("--ckpt-path", flags->ckpt_path, "Model directory: weights and tokenizer").required();
   command.option("--config", flags->run.config, "Configuration; else what the model directory says");
-  command.option("--input-file", flags->input_file, "File with one prompt a line");
-  command.flag("--interactive", flags->interactive, "Read messages from standard input; /clear, /exit");
+  const Flag file = command.option("--input-file", flags->input_file, "File with one prompt a line");
+  Flag interactive =
+      command.flag("--interactive", flags->interactive,
+                   "Read messages from standard input; /clear, /exit; \"\"\" begins and ends one of several lines");
+  interactive.excludes(file);
   add_answer_flags(command, flags->answer);
   add_report_flags(command, flags->answer);
   add_model_flags(command, flags->run);
-  command.flag("--strict-reference", flags->strict_reference,
-               "Refuse more prompts than max_batch_size, as the reference does, instead of running them in turns");
+  command
+      .option("--max-batch-size", flags->run.session.max_batch_size, "Sequences run at once; else the configuration's")
+      .range(1, i64{1} << 16);
+  command
+      .flag("--strict-reference", flags->strict_reference,
+            "Refuse more prompts than max_batch_size, as the reference does, instead of running them in turns")
+      .excludes(interactive);
   command.run([flags] {
     if (flags->input_file.empty() && !flags->interactive)
       throw UsageError("Either input-file or interactive mode must be specified");
-    refuse_ranks();
     Generate(*flags).run();
   });
 }

@@ -1,12 +1,12 @@
 // fathom inspect: what a checkpoint or a configuration is.
 
-#include <cstdio>
 #include <memory>
 
 #include "rewrite/inspect.h"
 #include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/inspect_format.h"
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
@@ -20,9 +20,8 @@ void run(const Flags& flags) {
   if (flags.options.model.empty() && flags.options.config.empty())
     throw UsageError("name a model directory, or a configuration with --config");
   const InspectReport report = inspect(flags.options);
-  const std::string text = flags.json ? report_json(report) : report_text(report);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  print_warnings(report.args.warnings);
+  write_output(flags.json ? report_json(report) : report_text(report));
   require_complete(report);
 }
 
@@ -33,7 +32,9 @@ void add_inspect(CLI::App& app) {
   Command command(app, "inspect", "Describe a checkpoint or a configuration");
   command.option("model", flags->options.model, "Model directory, or synthetic:CONFIG[:SEED]");
   command.option("--config", flags->options.config, "Configuration to use instead of the directory's, or alone");
-  command.option("--tp", flags->options.tp, "Ranks that the memory figures are for").range(1, 4096).shows_default();
+  command
+      .option("--tp", flags->options.tp, "Ranks that the memory figures are for; else those that it is divided among")
+      .range(1, 4096);
   command.option("--max-batch-size", flags->options.max_batch_size, "Sequences of the cache figure").range(1, 4096);
   command.option("--max-seq-len", flags->options.max_seq_len, "Tokens a sequence of the cache figure")
       .range(1, 1 << 24);

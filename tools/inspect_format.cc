@@ -86,9 +86,11 @@ void add_files(std::string& text, const InspectReport& report) {
                        report.shards > 1 ? fmt::format(", cut for {} ranks", report.shards) : ""));
   add_list(text, "missing tensors", report.missing);
   add_list(text, "tensors that differ from the configuration", report.mismatched);
-  add_list(text, "stray tensors, not used", report.stray_tensors);
+  add_list(text, "stray tensors, not the model's", report.stray_tensors);
+  add_list(text, "tensors that follow from the configuration, not used", report.derived_tensors);
   add_list(text, "stray files, not used", report.stray_files);
-  if (report.missing.empty() && report.mismatched.empty()) add_line(text, "complete", "yes");
+  if (report.missing.empty() && report.mismatched.empty() && report.stray_tensors.empty())
+    add_line(text, "complete", "yes");
 }
 
 }  // namespace
@@ -142,6 +144,7 @@ std::string report_json(const InspectReport& report) {
   out["missing"] = report.missing;
   out["mismatched"] = report.mismatched;
   out["stray_tensors"] = report.stray_tensors;
+  out["derived_tensors"] = report.derived_tensors;
   out["stray_files"] = report.stray_files;
   return out.dump(2) + "\n";
 }

@@ -1,18 +1,17 @@
 #include "tools/line_reader.h"
 
-#include <errno.h>
-#include <fmt/format.h>
-#include <histedit.h>
-#include <locale.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cwchar>
-#include <iostream>
+#include <string_view>
+
+#include "text/unicode/utf8.h"
+#include "tools/input.h"
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
+
+constexpr std::string_view kQuotes = "\"\"\"";
 
 volatile sig_atomic_t interrupts = 0;
 
@@ -22,27 +21,6 @@ void set_handler(void (*handler)(int)) {
   struct sigaction action = {};
   action.sa_handler = handler;  // without SA_RESTART: a read in progress ends with EINTR
   sigaction(SIGINT, &action, nullptr);
-}
-
-// The editor's source of characters: standard input, and Ctrl-C, which libedit itself would swallow.
-int next_character(EditLine*, wchar_t* character) {
-  std::mbstate_t state = {};
-  for (;;) {
-    if (InterruptFlag::pending()) return -1;
-    char byte = 0;
-    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return static_cast<int>(count);
-    switch (std::mbrtowc(character, &byte, 1, &state)) {
-      case static_cast<std::size_t>(-2):
-        continue;  // more bytes of this character follow
-      case static_cast<std::size_t>(-1):
-        state = {};
-        continue;  // not a character
-      default:
-        return 1;
-    }
-  }
 }
 
 }  // namespace
@@ -62,69 +40,38 @@ bool InterruptFlag::take() {
   return was;
 }
 
-struct LineReader::Editor {
-  EditLine* edit = nullptr;
-  History* history = nullptr;
-  std::string prompt;
-
-  explicit Editor(const std::string& text) : prompt(text) {
-    setlocale(LC_CTYPE, "");
-    if (MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");  // typed text is UTF-8 wherever this runs
-    edit = el_init("fathom", stdin, stdout, stderr);
-    history = history_init();
-    HistEvent event;
-    ::history(history, &event, H_SETSIZE, 1000);
-    ::history(history, &event, H_SETUNIQUE, 1);
-    el_set(edit, EL_CLIENTDATA, this);
-    el_set(edit, EL_PROMPT, &Editor::show_prompt);
-    el_set(edit, EL_EDITOR, "emacs");
-    el_set(edit, EL_SIGNAL, 0);
-    el_set(edit, EL_HIST, ::history, history);
-    el_set(edit, EL_GETCFN, next_character);
-  }
-  Editor(const Editor&) = delete;
-  Editor& operator=(const Editor&) = delete;
-  ~Editor() {
-    history_end(history);
-    el_end(edit);
-  }
-
-  static char* show_prompt(EditLine* edit) {
-    void* self = nullptr;
-    el_get(edit, EL_CLIENTDATA, &self);
-    return static_cast<Editor*>(self)->prompt.data();
-  }
-};
-
 LineReader::LineReader(const std::string& prompt, bool edit)
-    : prompt_(prompt), editor_(edit ? std::make_unique<Editor>(prompt) : nullptr) {}
+    : prompt_(prompt), editor_(edit ? std::make_unique<LineEditor>() : nullptr) {}
 
-LineReader::~LineReader() = default;
+LineReader::Result LineReader::next() { return editor_ ? typed() : piped(); }
 
-LineReader::Result LineReader::next() {
-  std::string text;
-  if (!editor_) {
-    std::cout << prompt_ << std::flush;
-    if (!std::getline(std::cin, text)) return {};
-    if (!text.empty() && text.back() == '\r') text.pop_back();
-    return {Kind::line, text};
-  }
+LineReader::Result LineReader::piped() {
+  write_output(prompt_);
+  const auto line = read_input_line();
+  if (!line) return {};
+  std::string_view text = *line;
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  if (begun_) return {Kind::line, std::string(text)};
+  begun_ = true;
+  return {Kind::line, std::string(without_byte_order_mark(text))};
+}
+
+LineReader::Result LineReader::typed() {
   InterruptFlag::take();
-  // libedit shows the prompt before it takes the terminal over; what is typed in between would meet the kernel's own
-  // line editing, which knows no UTF-8.
-  el_set(editor_->edit, EL_PREP_TERM, 1);
-  int count = 0;
-  const char* line = el_gets(editor_->edit, &count);
+  std::optional<std::string> line = editor_->read(prompt_);
+  const bool quoted = line && line->starts_with(kQuotes);
+  std::string text = line ? line->substr(quoted ? kQuotes.size() : 0) : "";
+  while (quoted && line && !text.ends_with(kQuotes)) {
+    line = editor_->read("... ");
+    if (line) text += (text.empty() ? "" : "\n") + *line;
+  }
   if (InterruptFlag::take()) {
-    std::cout << "^C\n" << std::flush;
-    el_reset(editor_->edit);
+    write_output("^C\n");
     return {Kind::interrupted, {}};
   }
-  if (line == nullptr || count <= 0) return {};
-  text.assign(line, static_cast<std::size_t>(count));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  HistEvent event;
-  if (!text.empty()) history(editor_->history, &event, H_ENTER, text.c_str());
+  if (!line && !quoted) return {};
+  if (quoted && text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
+  if (quoted && text.ends_with('\n')) text.pop_back();
   return {Kind::line, text};
 }
 

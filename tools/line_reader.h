@@ -1,9 +1,10 @@
-// LineReader: lines from the keyboard with editing and history, or from a pipe.
+// LineReader: messages from the keyboard with editing and history, or lines from a pipe.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
+
+#include "tools/line_editor.h"
 
 namespace fathom {
 
@@ -23,20 +24,24 @@ class LineReader {
  public:
   // `edit` on a terminal gives line editing and history; else the prompt is written plainly to standard output.
   LineReader(const std::string& prompt, bool edit);
-  ~LineReader();
 
   enum class Kind { line, interrupted, end };
   struct Result {
     Kind kind = Kind::end;
     std::string text;
   };
-  // The next line without its end. `interrupted`: Ctrl-C threw away what was typed.
+  // The next line without its end; at a terminal a pasted text, and what stands between two """, is one line whatever
+  // it holds. A byte-order mark before the first line of a pipe is no part of it. `interrupted`: Ctrl-C threw away what
+  // was typed. Throws Error when standard input cannot be read.
   Result next();
 
  private:
-  struct Editor;
+  Result piped();
+  Result typed();
+
   std::string prompt_;
-  std::unique_ptr<Editor> editor_;
+  std::unique_ptr<LineEditor> editor_;  // none: a pipe
+  bool begun_ = false;
 };
 
 }  // namespace fathom

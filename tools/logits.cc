@@ -87,7 +87,7 @@ void write(const std::string& path, const Outputs& outputs, i64 vocab_size, i64 
 }
 
 void run(const LogitsFlags& flags) {
-  const ModelSource source = open_model(flags.model, flags.run.config);
+  const ModelSource source = open_named_model(flags.model, flags.run.config);
   ModelArgs args = source.args;
   if (flags.run.session.max_seq_len > 0) args.max_seq_len = flags.run.session.max_seq_len;
   const auto prompt = parse_ids("--ids", flags.ids, args.vocab_size);
@@ -98,13 +98,16 @@ void run(const LogitsFlags& flags) {
         "Prompt length exceeds model maximum sequence length (max_seq_len={}): {} tokens are given; shorten them or "
         "raise --max-seq-len",
         args.max_seq_len, total);
+  check_weights(source, flags.run);
   const auto backend = flags.run.backend();
+  warn_of_idle_flags(flags.run, source.args);
   SingleCommunicator comm;
   const auto length = static_cast<i64>(prompt.size());
   Limits limits{.max_tokens = flags.chunk > 0 ? std::min(flags.chunk, length) : length, .max_sequences = 1};
   limits.max_seq_len = total;
   Runner runner(*backend, comm, *source.checkpoint, args,
                 {.limits = limits, .map = flags.run.session.map, .compute = flags.run.options().compute});
+  tell_of_model(args);
   write(flags.out, compute(runner, prompt, then, flags), args.vocab_size, args.dim);
 }
 
@@ -116,7 +119,7 @@ void add_logits(CLI::App& app) {
   command.option("--model", flags->model, "Model directory, or synthetic:CONFIG[:SEED]").required();
   command.option("--config", flags->run.config, "Configuration; else what the model directory says");
   command.option("--ids", flags->ids, "Token ids of the prompt: \"1,2,3\"").required();
-  command.option("--then", flags->then, "Further token ids, one pass each");
+  command.option("--then", flags->then, "Further token ids, one pass each").may_be_empty();
   command.option("--out", flags->out, "safetensors file to write: logits float32 [1 + then, vocabulary]").required();
   command.flag("--hidden", flags->hidden, "Write each block's output for the prompt too (hidden.N)");
   command.option("--chunk", flags->chunk, "Prompt tokens of a pass; 0: all at once")

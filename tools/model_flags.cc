@@ -1,9 +1,12 @@
 #include "tools/model_flags.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 
 #include "backends/create.h"
+#include "model/verdict.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 namespace fathom {
@@ -28,18 +31,60 @@ SessionOptions ModelFlags::options() const {
 }
 
 std::unique_ptr<Backend> ModelFlags::backend() const {
+  refuse_ranks();
   std::string choice;
   auto backend = create_backend(device, threads, &choice);
-  if (device == "auto" && !choice.starts_with("cpu")) fmt::print(stderr, "device: {}\n", choice);
+  if (device == "auto" && !choice.starts_with("cpu")) print_note("device: {}\n", choice);
+  const bool cpu = backend->device().type == DeviceType::cpu;
+  if (cpu && no_graphs) print_warning("--no-graphs has no effect: the CPU records no steps");
+  if (!cpu && session.map) print_warning("--mmap has no effect: the weights are copied to the GPU");
+  if (!cpu && threads > 0) print_warning("--threads has no effect: the model runs on the GPU");
   return backend;
 }
 
+void check_weights(const ModelSource& source, const ModelFlags& flags) {
+  require_sound(judge(source.args, *source.checkpoint, false), source.checkpoint->description(), flags.ignore_unused);
+}
+
+void refuse_ranks() {
+  const char* world_size = std::getenv("WORLD_SIZE");
+  if (world_size == nullptr || std::string(world_size) == "1" || std::string(world_size).empty()) return;
+  fail("WORLD_SIZE={}: this version runs as one process only; start it without a launcher or with WORLD_SIZE=1",
+       world_size);
+}
+
+void warn_of_idle_flags(const ModelFlags& flags, const ModelArgs& args) {
+  if (flags.gemm == "fp8" && args.dtype != "fp8")
+    print_warning("--gemm fp8 has no effect: the model's weights are not FP8");
+  // A configuration of the reference says how much it serves, and YaRN how much the model can.
+  const i64 yarn = args.yarn ? static_cast<i64>(static_cast<double>(args.original_seq_len) * args.rope_factor) : 0;
+  const i64 made_for = std::max({args.max_seq_len, args.original_seq_len, yarn});
+  if (flags.session.max_seq_len > made_for)
+    print_warning(fmt::format("--max-seq-len {}: the model was made for {} tokens; what lies beyond may be nonsense",
+                              flags.session.max_seq_len, made_for));
+}
+
+ModelSource open_named_model(const std::string& model, const std::string& config) {
+  ModelSource source = open_model(model, config);
+  print_warnings(source.args.warnings);
+  return source;
+}
+
+void tell_of_model(const ModelArgs& args) {
+  print_note("{}\n", args.yarn_text());
+  if (args.n_mtp_layers > 0) print_note("{} not used\n", mtp_layers_text(args));
+}
+
 Session load_session(const ModelSource& source, const ModelFlags& flags) {
+  check_weights(source, flags);
+  warn_of_idle_flags(flags, source.args);
   constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
   ProgressLine line;
-  return Session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
+  Session session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
     if (total > kShown) line.show(done, total);
   });
+  tell_of_model(source.args);
+  return session;
 }
 
 void add_compute_flags(Command& command, ModelFlags& flags) {
@@ -54,6 +99,7 @@ void add_compute_flags(Command& command, ModelFlags& flags) {
       .shows_default();
   command.option("--threads", flags.threads, "CPU threads; 0: one a physical core").range(0, 4096).shows_default();
   command.option("--device", flags.device, device_help()).shows_default();
+  command.flag("--ignore-unused", flags.ignore_unused, "Run without the tensors that the model does not have");
   command.flag("--mmap", flags.session.map,
                "On the CPU: use the weights where their files are mapped: there at once when read before, but slower");
 }
@@ -71,8 +117,6 @@ void add_model_flags(Command& command, ModelFlags& flags) {
   command.option("--chunk", flags.session.chunk, "Prompt tokens of a pass; else 512, on a GPU 4096")
       .range(1, i64{1} << 24);
   command.flag("--no-graphs", flags.no_graphs, "On a GPU: launch each operation instead of replaying recorded steps");
-  command.option("--max-batch-size", flags.session.max_batch_size, "Sequences run at once; else the configuration's")
-      .range(1, i64{1} << 16);
 }
 
 void add_answer_flags(Command& command, AnswerFlags& flags, const std::string& length_help) {
@@ -94,10 +138,8 @@ void add_answer_flags(Command& command, AnswerFlags& flags, const std::string& l
   command.option("--repetition-penalty", sampling.repetition_penalty, "Makes tokens seen before less likely; 1: none")
       .real("above 0", [](double x) { return x > 0 && x < 1e6; })
       .shows_default();
-  command.option("--stop", flags.options.stop, "Text that ends the answer; may be given several times")
-      .repeatable()
-      .not_empty();
-  command.option("--system", flags.system, "System message put before the conversation");
+  command.option("--stop", flags.options.stop, "Text that ends the answer; may be given several times").repeatable();
+  command.option("--system", flags.system, "System message put before the conversation").may_be_empty();
   command.option("--chat-template", flags.chat_template, "File with a chat template, instead of the model's own");
   command.flag("--allow-special-in-content", flags.allow_special_in_content,
                "Let special tokens spelled out in messages act as such");

@@ -16,21 +16,37 @@ struct ModelFlags {
   std::string device = "auto";
   int threads = 0;  // 0: one a physical core
   std::string compute = "bf16", gemm = "bf16", attn = "absorb";
-  bool no_graphs = false;
+  bool no_graphs = false, ignore_unused = false;
   SessionOptions session;  // what other flags set; see options()
 
   // The session's options with the flags above.
   SessionOptions options() const;
-  // The device. Says on stderr what "auto" took and why, where this program has a choice.
+  // The device. Says on stderr what "auto" took and why, where this program has a choice, and which of the flags have
+  // no effect on it.
   std::unique_ptr<Backend> backend() const;
 };
 
-// The model on its device; shows on a terminal how far the weights are read.
+// Throws Error unless the files hold what the model asks for and nothing else.
+void check_weights(const ModelSource& source, const ModelFlags& flags);
+
+// Ranks come with a later version; a launcher's environment must not be taken for a single process silently.
+void refuse_ranks();
+
+// Says on stderr which flags do nothing for this model, or ask more of it than it was made for.
+void warn_of_idle_flags(const ModelFlags& flags, const ModelArgs& args);
+
+// The model that the user named. Says on stderr what is odd about its configuration.
+ModelSource open_named_model(const std::string& model, const std::string& config);
+
+// Says on stderr whether YaRN is on, with its factor, or why not, and which layers are not used: when a model is ready.
+void tell_of_model(const ModelArgs& args);
+
+// The model on its device, its weights checked; tells of it; shows on a terminal how far the weights are read.
 Session load_session(const ModelSource& source, const ModelFlags& flags);
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.
 void add_compute_flags(Command& command, ModelFlags& flags);
-// Those, --max-seq-len and --max-batch-size.
+// Those, and how much is held at once.
 void add_model_flags(Command& command, ModelFlags& flags);
 
 // What is asked of an answer.

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/bytes_text.h"
+#include "tools/output.h"
 
 namespace fathom {
 
@@ -13,7 +13,7 @@ ProgressLine::ProgressLine(bool plain_lines)
     : start_(Clock::now()), shown_(start_), terminal_(::isatty(STDERR_FILENO) == 1), plain_lines_(plain_lines) {}
 
 ProgressLine::~ProgressLine() {
-  if (open_) std::fputc('\n', stderr);
+  if (open_) write_note("\n");
 }
 
 double ProgressLine::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -26,10 +26,9 @@ void ProgressLine::show(i64 done, i64 total) {
   shown_ = now;
   open_ = terminal_;
   const double rate = static_cast<double>(done) / std::max(seconds(), 1e-9);
-  fmt::print(stderr, "{}{} of {}, {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", bytes_text(done), bytes_text(total),
+  print_note("{}{} of {}, {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", bytes_text(done), bytes_text(total),
              bytes_text(static_cast<i64>(rate)), static_cast<double>(total - done) / std::max(rate, 1.0),
              terminal_ ? "   " : "\n");
-  std::fflush(stderr);
 }
 
 }  // namespace fathom

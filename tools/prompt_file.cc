@@ -24,7 +24,7 @@ std::string_view strip(std::string_view line) {
 std::vector<std::string> read_prompt_file(const std::filesystem::path& path) {
   const std::string text = read_file(path);
   std::vector<std::string> lines;
-  std::string_view rest = text;
+  std::string_view rest = without_byte_order_mark(text);
   while (!rest.empty()) {  // "\n", "\r\n" and "\r" end a line
     const std::size_t end = std::min(rest.find_first_of("\r\n"), rest.size());
     const std::string_view line = rest.substr(0, end);

@@ -27,6 +27,15 @@ TEST(PromptFile, LinesAsPythonReadsThem) {
   EXPECT_EQ(read("十 二\n"), (Lines{"十 二"}));
 }
 
+TEST(PromptFile, ByteOrderMarkIsNoPartOfThePrompt) {
+  EXPECT_EQ(read("\xEF\xBB\xBF"
+                 "a\n\xEF\xBB\xBF"
+                 "b\n"),
+            (Lines{"a",
+                   "\uFEFF"
+                   "b"}));
+}
+
 TEST(PromptFile, RefusesWhatIsNoText) {
   EXPECT_THROW(read(""), Error);
   EXPECT_THROW(read_prompt_file("/no/such/file"), Error);

@@ -1,10 +1,6 @@
 // fathom render: messages to the exact prompt of a model, by the model's own chat template.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <ctime>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +10,8 @@
 #include "text/chat/template.h"
 #include "tools/command.h"
 #include "tools/commands.h"
+#include "tools/input.h"
+#include "tools/output.h"
 
 namespace fathom {
 
@@ -59,10 +57,6 @@ std::string render_one(const ChatTemplate& chat, const std::string& input, const
   return flags.jsonl ? dump(all) : lines;
 }
 
-void write_out(const std::string& text) {
-  CHECK(std::fwrite(text.data(), 1, text.size(), stdout) == text.size(), "cannot write to the standard output");
-}
-
 void run_render(const RenderFlags& flags) {
   if (flags.model.empty() && flags.file.empty()) throw UsageError("render needs --model DIR, --template FILE or both");
   const ChatTemplate chat = flags.file.empty() ? ChatTemplate::load(flags.model, flags.name)
@@ -70,19 +64,22 @@ void run_render(const RenderFlags& flags) {
   RenderOptions options;
   if (!flags.date.empty()) options.now = parse_date(flags.date);
   if (!flags.jsonl) {
-    const std::string input{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+    const std::string input = read_input();
     CHECK(!input.empty(), "render reads one JSON object from the standard input, but that is empty");
-    write_out(render_one(chat, input, flags, options));
+    return write_output(render_one(chat, input, flags, options));
   }
-  for (std::string line; flags.jsonl && std::getline(std::cin, line);) {
-    if (line.empty()) continue;
+  OutputBuffer out;
+  while (const auto line = read_input_line()) {
+    if (line->empty()) continue;
+    std::string row;
     try {
-      write_out(render_one(chat, line, flags, options) + "\n");
+      row = render_one(chat, *line, flags, options);
     } catch (const Error& error) {
-      write_out(dump({{"error", error.what()}}) + "\n");
+      row = dump({{"error", error.what()}});
     }
+    out.write(row + "\n");
   }
-  CHECK(std::fflush(stdout) == 0, "cannot write to the standard output");
+  out.finish();
 }
 
 }  // namespace
@@ -91,8 +88,10 @@ void add_render(CLI::App& app) {
   Command command(app, "render", "Messages (JSON on stdin) to the prompt, by the chat template");
   auto flags = std::make_shared<RenderFlags>();
   command.option("--model", flags->model, "Model directory: its template and special tokens");
-  command.option("--template,--chat-template", flags->file, "Template file instead of the model's own");
-  command.option("--template-name", flags->name, "Which of the model's named templates (default: default)");
+  const Flag file =
+      command.option("--template,--chat-template", flags->file, "Template file instead of the model's own");
+  command.option("--template-name", flags->name, "Which of the model's named templates (default: default)")
+      .excludes(file);
   command.option("--date", flags->date, "Time for strftime_now: YYYY-MM-DD or \"YYYY-MM-DD HH:MM:SS\"");
   command.flag("--jsonl", flags->jsonl,
                "One JSON object a line in; a JSON string, with --explain an array, or {\"error\": ...} out");

@@ -1,11 +1,11 @@
 #include "tools/rewrite_command.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes_text.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 namespace fathom {
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void print_json(const Json& summary) { fmt::print("{}\n", summary.dump(2)); }
+void print_json(const Json& summary) { print_output("{}\n", summary.dump(2)); }
 
 void print_plan(const RewritePlan& plan, const RewriteFlags& flags) {
   const double rate = measure_disk(plan);
@@ -28,11 +28,11 @@ void print_plan(const RewritePlan& plan, const RewriteFlags& flags) {
     return print_json(summary);
   }
   for (const OutputFile& output : plan.outputs)
-    fmt::print("{}: {} tensors, {}\n", output.name, output.items.size(), bytes_text(output.bytes));
-  for (const std::string& name : plan.copies) fmt::print("{}: copied\n", name);
-  for (const auto& [name, text] : plan.texts) fmt::print("{}: {}\n", name, bytes_text(static_cast<i64>(text.size())));
-  fmt::print("{} in all; about {:.0f} s at {}/s, the speed of this disk now\n", bytes_text(plan.bytes()), seconds,
-             bytes_text(static_cast<i64>(rate)));
+    print_output("{}: {} tensors, {}\n", output.name, output.items.size(), bytes_text(output.bytes));
+  for (const std::string& name : plan.copies) print_output("{}: copied\n", name);
+  for (const auto& [name, text] : plan.texts) print_output("{}: {}\n", name, bytes_text(static_cast<i64>(text.size())));
+  print_output("{} in all; about {:.0f} s at {}/s, the speed of this disk now\n", bytes_text(plan.bytes()), seconds,
+               bytes_text(static_cast<i64>(rate)));
 }
 
 void print_result(const RewritePlan& plan, const RewriteReport& report, double seconds, bool json) {
@@ -47,11 +47,11 @@ void print_result(const RewritePlan& plan, const RewriteReport& report, double s
                        {"seconds", seconds}});
   const std::string target = plan.target.string();
   if (report.complete_before)
-    return fmt::print(stderr, "{} is complete already: {} files; --restart writes them again\n", target, report.files);
+    return print_note("{} is complete already: {} files; --restart writes them again\n", target, report.files);
   std::string kept = report.kept > 0 ? fmt::format(" ({} finished before)", report.kept) : "";
   if (report.kept_bytes > 0) kept += fmt::format(", {} of another one were there", bytes_text(report.kept_bytes));
-  fmt::print(stderr, "{}: {} tensors, {} in {} files{}, {:.1f} s, {}/s\n", target, report.tensors,
-             bytes_text(report.bytes), report.files, kept, seconds,
+  print_note("{}: {} tensors, {} in {} files{}, {:.1f} s, {}/s\n", target, report.tensors, bytes_text(report.bytes),
+             report.files, kept, seconds,
              bytes_text(static_cast<i64>(static_cast<double>(report.bytes) / std::max(seconds, 1e-9))));
 }
 
@@ -68,7 +68,8 @@ void add_rewrite_flags(Command& command, RewriteFlags& flags) {
 }
 
 void run_rewrite(const RewritePlan& plan, const RewriteFlags& flags) {
-  for (const std::string& note : plan.notes) fmt::print(stderr, "{}\n", note);
+  print_warnings(plan.warnings);
+  for (const std::string& note : plan.notes) print_note("{}\n", note);
   if (flags.dry_run) {
     check_target(plan, flags.options);
     return print_plan(plan, flags);

@@ -1,21 +1,23 @@
 // fathom synth: writes a checkpoint of synthetic weights.
 
 #include <charconv>
-#include <cstdio>
 #include <memory>
 
 #include "base/bytes_text.h"
 #include "rewrite/write_synthetic.h"
 #include "tools/command.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 namespace fathom {
 namespace {
 
+constexpr const char* kMaxShardSize = "5GB";
+
 struct Flags {
   SynthesisOptions options;
-  std::string config, out, format = "hf", max_shard_size = "5GB";
+  std::string config, out, format = "hf", max_shard_size = kMaxShardSize;
 };
 
 // Bytes of "500MB", "2GiB", "123"; throws UsageError for other texts.
@@ -45,6 +47,8 @@ void run(Flags& flags) {
   options.max_shard_bytes = parse_size(flags.max_shard_size);
   if (options.model_parallel > 1 && !options.sharded)
     throw UsageError("--model-parallel needs --format sharded; a Hugging Face directory holds whole tensors");
+  if (options.sharded && flags.max_shard_size != kMaxShardSize)
+    throw UsageError("--max-shard-size has no effect with --format sharded, which writes one file a rank");
   SynthesisReport report;
   double seconds = 0;
   {
@@ -52,10 +56,11 @@ void run(Flags& flags) {
     report = write_synthetic(options, [&](i64 done, i64 total) { line.show(done, total); });
     seconds = line.seconds();
   }
-  fmt::print(stderr, "{}: {} tensors, {} in {} files, {:.1f} s, {}/s\n", flags.out, report.tensors,
-             bytes_text(report.bytes), report.files, seconds,
+  print_note("{}: {} tensors, {} in {} files, {:.1f} s, {}/s\n", flags.out, report.tensors, bytes_text(report.bytes),
+             report.files, seconds,
              bytes_text(static_cast<i64>(static_cast<double>(report.bytes) / std::max(seconds, 1e-9))));
-  if (!report.tokenizer) fmt::print(stderr, "no tokenizer written: the vocabulary is smaller than a byte tokenizer\n");
+  print_warnings(report.warnings);
+  if (!report.tokenizer) print_note("no tokenizer written: the vocabulary is smaller than a byte tokenizer\n");
 }
 
 }  // namespace

@@ -1,8 +1,3 @@
-#include <fmt/format.h>
-
-#include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,6 +7,8 @@
 #include "text/tokenizer/tokenizer.h"
 #include "tools/command.h"
 #include "tools/commands.h"
+#include "tools/input.h"
+#include "tools/output.h"
 
 namespace fathom {
 namespace {
@@ -56,17 +53,15 @@ class Tokenize {
   explicit Tokenize(const TokenizeOptions& options) : options_(options), tokenizer_(Tokenizer::load(options.model)) {}
 
   void run() {
-    if (!options_.jsonl) {
-      const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
-      if (options_.decode)
-        write(tokenizer_.decode(read_ids(input, 0), !options_.keep_special));
-      else
-        write(encoded(input) + "\n");
-      return finish();
+    if (options_.jsonl) {
+      OutputBuffer out;
+      i64 number = 0;
+      while (const auto line = read_input_line()) out.write(converted(*line, ++number) + "\n");
+      return out.finish();
     }
-    std::string line;
-    for (i64 number = 1; std::getline(std::cin, line); ++number) write(converted(line, number) + "\n");
-    finish();
+    const std::string input = read_input();
+    write_output(options_.decode ? tokenizer_.decode(read_ids(input, 0), !options_.keep_special)
+                                 : encoded(input) + "\n");
   }
 
  private:
@@ -118,11 +113,6 @@ class Tokenize {
     return options_.no_added ? Tokenizer::AddedTokens::ignore : Tokenizer::AddedTokens::recognise;
   }
 
-  static void write(const std::string& text) {
-    CHECK(std::fwrite(text.data(), 1, text.size(), stdout) == text.size(), "cannot write to standard output");
-  }
-  static void finish() { CHECK(std::fflush(stdout) == 0, "cannot write to standard output"); }
-
   const TokenizeOptions& options_;
   Tokenizer tokenizer_;
 };
@@ -134,14 +124,15 @@ void add_tokenize(CLI::App& app) {
   Command command(app, "tokenize", "Turn text on standard input into token ids, or ids into text");
   command.option("--model", options->model, "Folder with tokenizer.json").required();
   command.flag("--jsonl", options->jsonl, "One JSON string a line in, one JSON array of ids a line out");
-  const Flag decode = command.flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
+  Flag decode = command.flag("--decode", options->decode, "The other way: JSON arrays of ids to text");
   const Flag no_bos =
       command.flag("--no-bos", options->no_bos, "Do not put a BOS in front where the model asks for one");
   const Flag no_added =
       command.flag("--no-added-tokens", options->no_added, "Take the text of added tokens as text like any other");
-  command.flag("--keep-special", options->keep_special, "Write special tokens out when decoding");
+  command.flag("--keep-special", options->keep_special, "Write special tokens out when decoding").needs(decode);
   const Flag explain =
       command.flag("--explain", options->explain, "Show each piece of the text, its ids, and what cut it out");
+  decode.excludes(no_bos).excludes(no_added).excludes(explain);
   command
       .flag("--add-special-tokens", options->with_special,
             "Put around the text what the post-processor of tokenizer.json says, BOS or not")

@@ -1,6 +1,5 @@
 // fathom verify: whether a checkpoint is whole and sound.
 
-#include <cstdio>
 #include <memory>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "rewrite/verify.h"
 #include "tools/command.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 
 namespace fathom {
@@ -25,16 +25,16 @@ void print(const VerifyReport& report, bool json) {
     nlohmann::ordered_json summary{{"faults", report.faults}, {"notes", report.notes}, {"files", report.files}};
     summary["compared_with"] = report.compared_with;
     summary["compared_bytes"] = report.hashed_bytes;
-    fmt::print("{}\n", summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    print_output("{}\n", summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return;
   }
-  for (const std::string& fault : report.faults) fmt::print("fault: {}\n", fault);
-  for (const std::string& note : report.notes) fmt::print("note: {}\n", note);
+  for (const std::string& fault : report.faults) print_output("fault: {}\n", fault);
+  for (const std::string& note : report.notes) print_output("note: {}\n", note);
   const std::string compared =
       report.compared_with.empty()
           ? "; no hashes to compare with (--against)"
           : fmt::format("; {} compared with {}", bytes_text(report.hashed_bytes), report.compared_with);
-  if (report.faults.empty()) fmt::print("{} files without fault{}\n", report.files, compared);
+  if (report.faults.empty()) print_output("{} files without fault{}\n", report.files, compared);
 }
 
 void run(Flags& flags) {
@@ -45,8 +45,8 @@ void run(Flags& flags) {
     ProgressLine line(true);
     report = verify(flags.options, [&](i64 done, i64 total) { line.show(done, total); });
   }
+  print_warnings(report.warnings);
   print(report, flags.json);
-  std::fflush(stdout);
   CHECK(report.faults.empty(), "{}: {} fault{}, the first: {}", flags.model, report.faults.size(),
         report.faults.size() == 1 ? "" : "s", report.faults.front());
 }

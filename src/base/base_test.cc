@@ -6,7 +6,9 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/mapped_path.h"
 #include "base/names.h"
+#include "base/stage.h"
 #include "base/thread_pool.h"
 
 namespace fathom {
@@ -54,7 +56,24 @@ TEST(File, PopulateTellsOfALostEnd) {
   populate({});
   fs::resize_file(path, 4096);
   populate(file.bytes().first(4096));
-  EXPECT_THROW(populate(file.bytes().subspan(4096)), Error);
+  try {
+    populate(file.bytes().subspan(4096));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+  }
+  fs::remove_all(path.parent_path());
+}
+
+TEST(MappedPath, NamesTheFileOfAnAddress) {
+  const fs::path path = scratch("map of a file.bin");
+  write_file(path, std::string(20000, 'x'));
+  const MappedFile file(path);
+  char room[4096], small[5];
+  for (const i64 offset : {0, 4096, 19999}) EXPECT_EQ(mapped_path(file.bytes().data() + offset, room), path.string());
+  EXPECT_EQ(mapped_path(file.bytes().data(), small), path.string().substr(0, 5));
+  EXPECT_EQ(mapped_path(room, room), "");
+  EXPECT_EQ(mapped_path(nullptr, room), "");
   fs::remove_all(path.parent_path());
 }
 
@@ -74,6 +93,39 @@ TEST(Hash, KnownDigests) {  // FIPS 180-4 examples
   const std::string abc = "abc";
   EXPECT_EQ(sha256_hex(std::as_bytes(std::span(abc))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+// From construction to destruction no thread can be started: stacks would be larger than the address space.
+struct NoThreads {
+  pthread_attr_t before = {}, huge = {};
+  NoThreads() {
+    pthread_getattr_default_np(&before);
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 47);
+    pthread_setattr_default_np(&huge);
+  }
+  ~NoThreads() { pthread_setattr_default_np(&before); }
+};
+
+TEST(ThreadPool, FewerThreadsWhereTheSystemGivesNoMore) {
+  const NoThreads none;
+  ThreadPool pool(8);
+  EXPECT_EQ(pool.size(), 1);
+  i64 sum = 0;
+  pool.parallel_for(100, 7, [&](i64 begin, i64 end, int) {
+    for (i64 i = begin; i < end; ++i) sum += i;
+  });
+  EXPECT_EQ(sum, 4950);
+}
+
+TEST(Stage, SaysThatItsThreadCannotBeStarted) {
+  const NoThreads none;
+  try {
+    const Stage stage([](i64) {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("cannot start a thread ("), 0u) << error.what();
+  }
 }
 
 TEST(ThreadPool, EveryItemOnceAndErrorsArrive) {

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/mapped_path.h"
+
 namespace fathom {
 namespace {
 
@@ -94,7 +96,11 @@ void populate(std::span<const std::byte> mapped) {
   const auto first = reinterpret_cast<std::uintptr_t>(mapped.data()), begin = first / page * page;
   const std::size_t bytes = first + mapped.size() - begin;
   if (::madvise(reinterpret_cast<void*>(begin), bytes, kPopulateRead) == 0) return;
-  CHECK(errno == EINVAL, "cannot read a mapped file (has it become shorter?): {}", std::strerror(errno));
+  if (errno != EINVAL) {
+    const char* reason = std::strerror(errno);
+    char room[4096];
+    fail("cannot read {} (has it become shorter?): {}", mapped_path(mapped.data(), room), reason);
+  }
   // Linux before 5.14 has no such call: the first byte of each page is read.
   for (std::size_t i = 0; i < bytes; i += page) static_cast<void>(*reinterpret_cast<const volatile char*>(begin + i));
 }

@@ -48,7 +48,8 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Brings bytes of a map into memory. Throws Error when they cannot be read, as when the file has become shorter.
+// Brings bytes of a map into memory. Throws Error naming the file when they cannot be read, as when it has become
+// shorter.
 void populate(std::span<const std::byte> mapped);
 
 // A file written beside its final name and renamed by commit(), after fsync of file and folder.

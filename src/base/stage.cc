@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -40,7 +41,11 @@ struct Stage::State {
 
 Stage::Stage(std::function<void(i64)> work) : state_(std::make_unique<State>()) {
   state_->work = std::move(work);
-  state_->thread = std::thread([this] { state_->loop(); });
+  try {
+    state_->thread = std::thread([state = state_.get()] { state->loop(); });
+  } catch (const std::system_error& error) {
+    fail("cannot start a thread ({}); allow more of them, or more memory (ulimit -u, -v, -s)", error.what());
+  }
 }
 
 Stage::~Stage() {

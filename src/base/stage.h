@@ -10,6 +10,7 @@ namespace fathom {
 
 class Stage {
  public:
+  // Throws Error when the thread cannot be started.
   explicit Stage(std::function<void(i64 item)> work);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;

@@ -36,6 +36,15 @@ struct ThreadPool::State {
   std::atomic<bool> stop{false};
   std::exception_ptr error;
 
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   void work(int worker) {
     try {
       for (i64 begin; (begin = next.fetch_add(grain)) < count;) (*body)(begin, std::min(count, begin + grain), worker);
@@ -66,17 +75,15 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   const int total = threads > 0 ? threads : physical_cores();
-  for (int worker = 1; worker < total; ++worker) state_->threads.emplace_back([this, worker] { state_->loop(worker); });
+  state_->threads.reserve(static_cast<std::size_t>(total));
+  try {
+    for (int worker = 1; worker < total; ++worker)
+      state_->threads.emplace_back([state = state_.get(), worker] { state->loop(worker); });
+  } catch (const std::exception&) {  // the system gives no more: those that are there do the work
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::size() const { return static_cast<int>(state_->threads.size()) + 1; }
 

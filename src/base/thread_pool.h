@@ -10,7 +10,7 @@ namespace fathom {
 
 class ThreadPool {
  public:
-  // `threads` counts the calling thread; 0 takes one a physical core.
+  // `threads` counts the calling thread; 0 takes one a physical core. Has fewer where the system gives no more.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
 

@@ -58,8 +58,13 @@ void prefetch_stored(const StoredTensor& tensor, const Slice& slice) {
                         rows ? row * slice.length : whole.bytes());
 }
 
-FileCheckpoint::FileCheckpoint(std::filesystem::path directory, int shards)
-    : directory_(std::move(directory)), shards_(shards) {}
+FileCheckpoint::FileCheckpoint(std::filesystem::path directory, int shards, bool hf_names)
+    : directory_(std::move(directory)), shards_(shards), hf_names_(hf_names) {}
+
+std::string FileCheckpoint::stored_name(const std::string& name) const {
+  if (const StoredTensor* stored = stored_of(name)) return shown(stored->info.name);
+  return hf_names_ ? hf_name(name).value_or(name) : name;
+}
 
 const TensorInfo* FileCheckpoint::find(std::string_view name) const {
   const auto found = index_.find(std::string(name));
@@ -125,7 +130,7 @@ void FileCheckpoint::add_tensor(const SafetensorsFile& file, const TensorInfo& s
 
 void FileCheckpoint::add_untranslated(const SafetensorsFile& file, const std::string& stored_name) {
   if (const TensorInfo* stored = file.find(stored_name)) stored_.push_back({&file, *stored});
-  untranslated_.push_back(fmt::format("{}: {}", file.path().filename().string(), shown(stored_name)));
+  untranslated_.push_back(shown(stored_name));
 }
 
 void FileCheckpoint::alias(const std::string& name, const std::string& existing) {

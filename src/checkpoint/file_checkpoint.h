@@ -25,7 +25,8 @@ void prefetch_stored(const StoredTensor& tensor, const Slice& slice);
 // Tensors of mapped files under reference names. Scales are float32 to the reader however they are stored.
 class FileCheckpoint : public Checkpoint {
  public:
-  FileCheckpoint(std::filesystem::path directory, int shards);
+  // `hf_names`: the files have Hugging Face's names, not the reference's.
+  FileCheckpoint(std::filesystem::path directory, int shards, bool hf_names);
 
   std::string description() const override { return directory_.string(); }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
@@ -34,14 +35,14 @@ class FileCheckpoint : public Checkpoint {
   const std::byte* map(const TensorInfo& info) const override;
   void prefetch(const TensorInfo& info, const Slice& slice) const override;
   int shards() const override { return shards_; }
+  std::string stored_name(const std::string& name) const override;
+  std::vector<std::string> untranslated() const override { return untranslated_; }
 
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
   // Every tensor of the files, in the order of the files; of an indexed directory those that the index names.
   const std::vector<StoredTensor>& stored() const { return stored_; }
   // What this reference name is in the files; nullptr when there is no such tensor.
   const StoredTensor* stored_of(std::string_view reference_name) const;
-  // Stored names that are no tensors of the family, as "file: name".
-  const std::vector<std::string>& untranslated() const { return untranslated_; }
 
   // For the layouts: adds a file, then its tensors; a reference name may come once only. The reference stays valid.
   const SafetensorsFile& add_file(const std::filesystem::path& path);
@@ -53,6 +54,7 @@ class FileCheckpoint : public Checkpoint {
  private:
   std::filesystem::path directory_;
   int shards_;
+  bool hf_names_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<TensorInfo> tensors_;
   std::vector<StoredTensor> places_;  // of each tensor

@@ -93,7 +93,7 @@ void alias_mtp_tensors(FileCheckpoint& checkpoint) {
 }  // namespace
 
 std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory) {
-  auto checkpoint = std::make_unique<FileCheckpoint>(directory, 1);
+  auto checkpoint = std::make_unique<FileCheckpoint>(directory, 1, true);
   if (fs::exists(directory / kIndexFile)) {
     add_indexed(*checkpoint, directory);
   } else {

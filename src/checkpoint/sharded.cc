@@ -53,7 +53,7 @@ std::unique_ptr<FileCheckpoint> open_sharded(const fs::path& directory, int rank
   const fs::path path = directory / fmt::format("model{}-mp{}.safetensors", rank, world_size);
   CHECK(fs::exists(path), "{} is missing (rank {} of world size {}){}", path.string(), rank, world_size,
         others(directory, world_size));
-  auto checkpoint = std::make_unique<FileCheckpoint>(directory, world_size);
+  auto checkpoint = std::make_unique<FileCheckpoint>(directory, world_size, false);
   const SafetensorsFile& file = checkpoint->add_file(path);
   for (const TensorInfo& stored : file.tensors()) {
     if (hf_name(stored.name))

@@ -135,6 +135,11 @@ const Format& ModelArgs::format() const {
   return scale_fmt == "ue8m0" ? kFp8Block128Ue8m0 : kFp8Block128;
 }
 
+std::string ModelArgs::yarn_text() const {
+  if (!yarn) return fmt::format("YaRN is off: {}", no_yarn_reason.empty() ? "\"yarn\" is false" : no_yarn_reason);
+  return fmt::format("YaRN is on: factor {}, from a context of {} tokens", rope_factor, original_seq_len);
+}
+
 double ModelArgs::softmax_scale() const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(qk_head_dim()));
   if (!yarn || rope_factor <= 1) return scale;

@@ -56,10 +56,16 @@ struct ModelArgs {
   i64 n_mtp_layers = 0;            // num_nextn_predict_layers
   i64 bos_token_id = -1;           // -1: not stated
   std::vector<i64> eos_token_ids;  // may be empty
+  bool rope_interleave = true;     // neighbours are rotated together; else (i, i + d/2), as the files' rows lie
+
+  // What the files say besides, for a person.
+  std::vector<std::string> warnings;  // whole sentences
+  std::string no_yarn_reason;         // why yarn is false
 
   i64 qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
-  const Format& format() const;  // of the matrices: kBf16, kFp8Block128 or kFp8Block128Ue8m0
-  double softmax_scale() const;  // qk_head_dim^-0.5, times (0.1 * mscale * ln(rope_factor) + 1)^2 with YaRN
+  const Format& format() const;   // of the matrices: kBf16, kFp8Block128 or kFp8Block128Ue8m0
+  std::string yarn_text() const;  // one line: whether YaRN is on, with its factor, or why it is off
+  double softmax_scale() const;   // qk_head_dim^-0.5, times (0.1 * mscale * ln(rope_factor) + 1)^2 with YaRN
 
   // Throws Error naming the field, its value and the reason when the values cannot describe a model.
   void validate() const;
@@ -68,9 +74,8 @@ struct ModelArgs {
 };
 
 // From the reference's JSON (an unknown key is an error naming the nearest known one; the derived facts may be stated
-// under their own names) or from a Hugging Face
-// config.json (recognised by "model_type" or "architectures"; deepseek_v2 and deepseek_v3 only, others are refused by
-// name).
+// under their own names) or from a Hugging Face config.json (recognised by "model_type" or "architectures"; others than
+// deepseek_v2, deepseek_v3 and kimi_k2 are refused by name, as are keys that ask for other arithmetic: args_keys.h).
 ModelArgs parse_model_args(std::string_view json_text, const std::string& source_name);
 ModelArgs load_model_args(const std::filesystem::path& config_file);
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/json_text.h"
+#include "model/args_family.h"
+#include "model/args_keys.h"
 
 namespace fathom {
 namespace {
@@ -54,34 +56,7 @@ struct Section {
   }
 };
 
-enum class Family { v2, v3 };
-
-std::string architecture_of(const Section& config) {
-  const json* list = config.find("architectures");
-  if (list == nullptr || !list->is_array() || list->empty() || !list->front().is_string()) return "";
-  return list->front().get<std::string>();
-}
-
-Family family_of(const Section& config) {
-  std::string type = config.text("model_type", "");
-  const std::string architecture = architecture_of(config);
-  if (type.empty() && architecture == "DeepseekV2ForCausalLM") type = "deepseek_v2";
-  if (type.empty() && architecture == "DeepseekV3ForCausalLM") type = "deepseek_v3";
-  if (type == "deepseek_v2") return Family::v2;
-  if (type == "deepseek_v3") return Family::v3;
-  fail("{}: this is a {} model; only deepseek_v2 and deepseek_v3 are supported", config.source,
-       shown(type.empty() ? (architecture.empty() ? "nameless" : architecture) : type));
-}
-
-void refuse_unsupported(const Section& config) {
-  CHECK(config.integer("moe_layer_freq", 1) == 1, "{}: moe_layer_freq is {}; only 1 is supported", config.source,
-        config.integer("moe_layer_freq", 1));
-  CHECK(config.text("hidden_act", "silu") == "silu", "{}: hidden_act is \"{}\"; only \"silu\" is supported",
-        config.source, shown(config.text("hidden_act", "")));
-  CHECK(!config.flag("attention_bias", false), "{}: attention_bias is true; attention without biases is supported only",
-        config.source);
-  CHECK(!config.flag("mlp_bias", false), "{}: mlp_bias is true; matrices without biases are supported only",
-        config.source);
+void check_dtype(const Section& config) {
   for (const char* key : {"torch_dtype", "dtype"}) {
     const std::string dtype = config.text(key, "bfloat16");
     CHECK(dtype == "bfloat16" || dtype == "float32" || dtype == "float8_e4m3fn",
@@ -129,6 +104,7 @@ void read_routing(ModelArgs& args, const Section& config, Family family) {
 
 void read_yarn(ModelArgs& args, const Section& scaling) {
   args.yarn = true;
+  args.no_yarn_reason.clear();
   args.rope_factor = scaling.real("factor", 1.0);
   args.original_seq_len = scaling.whole("original_max_position_embeddings", 4096);
   args.beta_fast = scaling.whole("beta_fast", 32);
@@ -143,6 +119,8 @@ void read_yarn(ModelArgs& args, const Section& scaling) {
 // "rope_scaling" or, in newer files, "rope_parameters" (which holds rope_theta as well).
 void read_rope(ModelArgs& args, const Section& config) {
   args.rope_theta = config.real("rope_theta", 10000.0);
+  args.rope_interleave = config.flag("rope_interleave", true);
+  args.no_yarn_reason = "the configuration has no rope_scaling";
   const json* object = config.find("rope_scaling");
   if (object == nullptr) object = config.find("rope_parameters");
   if (object != nullptr) {
@@ -153,6 +131,7 @@ void read_rope(ModelArgs& args, const Section& config) {
     if (type == "yarn") return read_yarn(args, scaling);
     CHECK(type == "default", "{}: rope_scaling is of type \"{}\"; only \"yarn\" is supported", config.source,
           shown(type));
+    args.no_yarn_reason = "its rope_type is \"default\"";
   }
   args.yarn = false;
   args.original_seq_len = args.max_seq_len;
@@ -196,9 +175,11 @@ std::vector<i64> parse_eos_ids(const json& config, const std::string& source_nam
 
 ModelArgs parse_hf_config(const json& object, const std::string& source_name) {
   const Section config{object, source_name};
-  const Family family = family_of(config);
-  refuse_unsupported(config);
+  const Family family = family_of(object, source_name);
+  const std::vector<std::string> unknown = judge_keys(object, source_name);
+  check_dtype(config);
   ModelArgs args;
+  if (!unknown.empty()) args.warnings.push_back(unknown_keys_text(unknown, source_name));
   read_sizes(args, config);
   read_routing(args, config, family);
   read_rope(args, config);

@@ -41,6 +41,7 @@ void write_routing(Json& out, const ModelArgs& args) {
 void write_rope(Json& out, const ModelArgs& args) {
   out["max_position_embeddings"] = args.max_seq_len;
   out["rope_theta"] = args.rope_theta;
+  if (!args.rope_interleave) out["rope_interleave"] = false;
   out["rope_scaling"] = nullptr;
   if (!args.yarn) return;
   Json scaling = {{"type", "yarn"},

@@ -17,7 +17,7 @@ constexpr i64 kMaxConfigBytes = 16 << 20;
 
 using json = nlohmann::json;
 
-constexpr std::array<ArgsField, 37> kFields = {{
+constexpr std::array<ArgsField, 38> kFields = {{
     {"max_batch_size", &ModelArgs::max_batch_size},
     {"max_seq_len", &ModelArgs::max_seq_len},
     {"dtype", &ModelArgs::dtype},
@@ -48,6 +48,7 @@ constexpr std::array<ArgsField, 37> kFields = {{
     {"beta_slow", &ModelArgs::beta_slow},
     {"mscale", &ModelArgs::mscale},
     {"yarn", &ModelArgs::yarn, true},
+    {"rope_interleave", &ModelArgs::rope_interleave, true},
     {"rope_mscale", &ModelArgs::rope_mscale, true},
     {"gate_bias", &ModelArgs::gate_bias, true},
     {"norm_topk_prob", &ModelArgs::norm_topk_prob, true},
@@ -111,7 +112,11 @@ ModelArgs parse_reference(const json& config, const std::string& source_name) {
   ModelArgs args;
   read_fields(args, config, source_name, false);
   apply_reference_rules(args);
+  if (!args.yarn)
+    args.no_yarn_reason =
+        fmt::format("max_seq_len ({}) is not above original_seq_len ({})", args.max_seq_len, args.original_seq_len);
   read_fields(args, config, source_name, true);
+  if (config.contains("yarn")) args.no_yarn_reason.clear();
   return args;
 }
 

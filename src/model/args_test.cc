@@ -71,7 +71,7 @@ TEST(Args, WrittenJsonReadsBackTheSame) {
   const auto tiny = to_json(load_model_args(source_dir() / "models/tiny/config.json"));
   EXPECT_EQ(tiny["gate_bias"], true);
   EXPECT_EQ(tiny["n_mtp_layers"], 1);
-  EXPECT_EQ(tiny["eos_token_ids"], json::array({1}));
+  EXPECT_EQ(tiny["eos_token_ids"], nlohmann::ordered_json::array({1}));
   EXPECT_FALSE(tiny.contains("yarn"));
 }
 
@@ -85,6 +85,7 @@ TEST(Args, HuggingFaceConfigReadsBackTheSame) {
   odd.original_seq_len = odd.max_seq_len = 4096;
   odd.tie_word_embeddings = true;
   odd.eos_token_ids = {1, 2};
+  odd.rope_interleave = false;
   all.push_back(odd);
   odd.yarn = true;
   odd.rope_mscale = 1.25;
@@ -147,10 +148,115 @@ TEST(Args, HuggingFaceChoices) {
 
 TEST(Args, RefusesForeignModels) {
   EXPECT_EQ(refusal(std::string(R"({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]})")),
-            "c.json: this is a qwen2 model; only deepseek_v2 and deepseek_v3 are supported");
+            "c.json: this is a qwen2 model; only deepseek_v2, deepseek_v3 and kimi_k2 are supported");
   EXPECT_NE(refusal(std::string(R"({"architectures": ["LlamaForCausalLM"]})")).find("LlamaForCausalLM"),
             std::string::npos);
   EXPECT_NE(refusal(std::string(R"({"model_type": 3})")).find("model_type must be a text, not 3"), std::string::npos);
+}
+
+TEST(Args, BothNamesOfAModelCount) {
+  json config = v3_config();
+  config["architectures"] = {"InstellaMoEForCausalLM"};
+  EXPECT_NE(refusal(config).find("c.json: this is a InstellaMoEForCausalLM model; only"), std::string::npos);
+  config["architectures"] = {"DeepseekV2ForCausalLM"};
+  EXPECT_EQ(refusal(config), "c.json: model_type is deepseek_v3, but architectures has DeepseekV2ForCausalLM");
+  config["architectures"] = "DeepseekV3ForCausalLM";
+  EXPECT_NE(refusal(config).find("architectures must be a list of names"), std::string::npos);
+  config["architectures"] = nullptr;
+  EXPECT_EQ(refusal(config), "");
+  for (const char* name : {"deepseek_v32", "kimi_k25"}) {
+    config["model_type"] = name;
+    EXPECT_NE(refusal(config).find(fmt::format("this is a {} model (", name)), std::string::npos);
+  }
+}
+
+TEST(Args, KimiK2IsReadAsDeepseekV3) {
+  json config = v3_config();
+  const auto as_v3 = to_json(parse_model_args(config.dump(), "c"));
+  config["model_type"] = "kimi_k2";
+  EXPECT_EQ(to_json(parse_model_args(config.dump(), "c")), as_v3);
+}
+
+TEST(Args, KeysThatAskForOtherArithmeticAreRefused) {
+  struct Case {
+    const char* key;
+    json value, neutral;
+  };
+  const Case cases[] = {
+      {"use_mla", false, true},
+      {"swiglu_limit", 7.0, nullptr},
+      {"sliding_window", 4096, nullptr},
+      {"index_topk", 2048, nullptr},
+      {"index_n_heads", 64, nullptr},
+      {"partial_rotary_factor", 0.5, 1.0},
+      {"gated_attention", true, false},
+      {"farskip", true, false},
+      {"qk_latent_layernorm", false, true},
+      {"layer_types", {"full_attention", "sliding_attention"}, {"full_attention", "full_attention"}},
+      {"logits_scaling", 8, 1.0},
+  };
+  for (const auto& [key, value, neutral] : cases) {
+    json config = v3_config();
+    config[key] = value;
+    EXPECT_EQ(refusal(config).find(fmt::format("c.json: {} is {}: ", key, value.dump())), 0u) << refusal(config);
+    config[key] = neutral;
+    EXPECT_EQ(refusal(config), "");
+    EXPECT_TRUE(parse_model_args(config.dump(), "c").warnings.empty());
+  }
+  json config = v3_config();
+  config["rope_scaling"]["truncate"] = false;
+  EXPECT_EQ(refusal(config).find("c.json: rope_scaling.truncate is false: "), 0u);
+}
+
+TEST(Args, UnknownKeysAreToldInOneWarning) {
+  EXPECT_TRUE(parse_model_args(v3_config().dump(), "c").warnings.empty());
+  json config = v3_config();
+  config["made_up"] = 1;
+  config["left_out"] = nullptr;
+  config["rope_scaling"]["odd\n"] = "x";
+  config["quantization_config"]["way"] = {1};
+  const auto warnings = parse_model_args(config.dump(), "c.json").warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0],
+            "c.json says what nobody here knows, and it is passed over: made_up, rope_scaling.odd\\x0a, "
+            "quantization_config.way");
+  for (int i = 0; i < 10; ++i) config[fmt::format("made_up_{}", i)] = i;
+  EXPECT_NE(parse_model_args(config.dump(), "c").warnings.at(0).find(" and 5 more"), std::string::npos);
+}
+
+// The keys of config.json as published with DeepSeek-V2, V3, V3.1 and R1, Moonlight and Kimi-K2, and as transformers
+// writes it, beside those of the embedded model.
+TEST(Args, PublishedKeysAreAllKnown) {
+  json config = v3_config();
+  config.update(json::parse(R"({
+    "_attn_implementation_autoset": true, "_name_or_path": "x", "attention_dropout": 0.0, "attention_bias": false,
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV3Config"}, "aux_loss_alpha": 0.001, "ep_size": 1,
+    "initializer_range": 0.02, "moe_layer_freq": 1, "pretraining_tp": 1, "seq_aux": true, "pad_token_id": 163839,
+    "transformers_version": "4.33.1", "use_cache": true, "num_key_value_heads": 4, "head_dim": 64, "qk_head_dim": 192,
+    "rope_interleave": true, "dtype": "bfloat16", "output_router_logits": false, "mlp_bias": false,
+    "return_dict": true, "output_attentions": false, "output_hidden_states": false, "torchscript": false,
+    "is_decoder": false, "is_encoder_decoder": false, "add_cross_attention": false, "pruned_heads": {},
+    "chunk_size_feed_forward": 0, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "problem_type": null})"));
+  config["rope_parameters"] = config["rope_scaling"];
+  config["rope_parameters"]["rope_theta"] = 10000;
+  config["rope_parameters"]["rope_type"] = "yarn";
+  config["rope_scaling"] = nullptr;
+  config["quantization_config"]["scale_fmt"] = "ue8m0";
+  config["quantization_config"]["modules_to_not_convert"] = {"lm_head"};
+  EXPECT_EQ(parse_model_args(config.dump(), "c").warnings, std::vector<std::string>());
+}
+
+TEST(Args, SaysWhetherYarnIsOnAndWhyNot) {
+  const auto text = [](const std::string& config) { return parse_model_args(config, "c").yarn_text(); };
+  EXPECT_EQ(text("{}"), "YaRN is on: factor 40, from a context of 4096 tokens");
+  EXPECT_EQ(text(R"({"max_seq_len": 4096})"), "YaRN is off: max_seq_len (4096) is not above original_seq_len (4096)");
+  EXPECT_EQ(text(R"({"max_seq_len": 4096, "yarn": false})"), "YaRN is off: \"yarn\" is false");
+  json config = v3_config();
+  EXPECT_EQ(text(config.dump()), "YaRN is on: factor 4, from a context of 4096 tokens");
+  config["rope_scaling"] = nullptr;
+  EXPECT_EQ(text(config.dump()), "YaRN is off: the configuration has no rope_scaling");
+  config["rope_scaling"] = {{"rope_type", "default"}};
+  EXPECT_EQ(text(config.dump()), "YaRN is off: its rope_type is \"default\"");
 }
 
 TEST(Args, RefusesUnsupportedHuggingFaceChoices) {

@@ -65,9 +65,13 @@ class ParallelHead {
   Weight weight_;  // [vocab_size / world_size, dim]
 };
 
+// The epsilon of the norms of latents, whatever rms_norm_eps says: see "Numbers" in ARCHITECTURE.md.
+constexpr double kLatentNormEps = 1e-6;
+
 // A norm that whoever takes its result may apply.
 struct RMSNorm : Norm {
-  RMSNorm(const Params& p, i64 dim) : Norm{p.vector("weight", dim), static_cast<float>(p.args().rms_norm_eps)} {}
+  RMSNorm(const Params& p, i64 dim) : RMSNorm(p, dim, p.args().rms_norm_eps) {}
+  RMSNorm(const Params& p, i64 dim, double eps) : Norm{p.vector("weight", dim), static_cast<float>(eps)} {}
   // x [T, dim]
   Normed operator()(const Tensor& x) const { return {x, *this}; }
 };

@@ -23,14 +23,14 @@ MLA::MLA(const Params& p)
       v_head_dim_(p.args().v_head_dim),
       softmax_scale_(static_cast<float>(p.args().softmax_scale())),
       wkv_a_(p.sub("wkv_a"), p.args().dim, kv_lora_rank_ + qk_rope_head_dim_),
-      kv_norm_(p.sub("kv_norm"), kv_lora_rank_),
+      kv_norm_(p.sub("kv_norm"), kv_lora_rank_, kLatentNormEps),
       wo_(p.sub("wo"), p.args().n_heads * v_head_dim_, p.args().dim) {
   const i64 dim = p.args().dim, q_out = p.args().n_heads * p.args().qk_head_dim();
   if (q_lora_rank_ == 0) {
     wq_.emplace(p.sub("wq"), dim, q_out);
   } else {
     wq_a_.emplace(p.sub("wq_a"), dim, q_lora_rank_);
-    q_norm_.emplace(p.sub("q_norm"), q_lora_rank_);
+    q_norm_.emplace(p.sub("q_norm"), q_lora_rank_, kLatentNormEps);
     wq_b_.emplace(p.sub("wq_b"), q_lora_rank_, q_out);
   }
   const i64 per_head = qk_nope_head_dim_ + v_head_dim_;

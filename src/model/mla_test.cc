@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "model/paired_rope.h"
 #include "model/rope.h"
 #include "support/module.h"
 
@@ -32,7 +33,7 @@ ModelArgs small_args(i64 q_lora_rank, bool yarn) {
   args.rope_factor = 4;
   args.mscale = 0.7;
   args.yarn = yarn;
-  args.rms_norm_eps = 1e-3;  // large enough to be seen
+  args.rms_norm_eps = 1e-3;  // would be seen, but is not that of latents
   return args;
 }
 
@@ -51,7 +52,7 @@ class Reference {
       keys.emplace_back(row.begin() + kLatent, row.end());
       rotate(keys.back().data(), t++);
     }
-    const Matrix kv = times(rms_norm(latent, weight("kv_norm"), args_.rms_norm_eps), weight("wkv_b"));
+    const Matrix kv = times(rms_norm(latent, weight("kv_norm"), 1e-6), weight("wkv_b"));
     Matrix out;
     for (std::size_t t = 0; t < x.size(); ++t) {
       out.emplace_back();
@@ -65,22 +66,28 @@ class Reference {
     return weights_.numbers("layers.0.attn." + name + ".weight");
   }
 
+  // The two entries of a pair: neighbours, or of two halves.
+  std::pair<std::size_t, std::size_t> pair_of(std::size_t i) const {
+    return args_.rope_interleave ? std::pair{2 * i, 2 * i + 1} : std::pair{i, i + kRope / 2};
+  }
+
   Matrix queries(const Matrix& x) const {
     Matrix q = args_.q_lora_rank == 0
                    ? times(x, weight("wq"))
-                   : times(rms_norm(times(x, weight("wq_a")), weight("q_norm"), args_.rms_norm_eps), weight("wq_b"));
+                   : times(rms_norm(times(x, weight("wq_a")), weight("q_norm"), 1e-6), weight("wq_b"));
     for (std::size_t t = 0; t < q.size(); ++t)
       for (i64 h = 0; h < kHeads; ++h) rotate(q[t].data() + h * (kNope + kRope) + kNope, t);
     return q;
   }
 
-  // Neighbouring pairs as complex numbers.
+  // Pairs as complex numbers.
   void rotate(double* x, std::size_t position) const {
-    for (std::size_t i = 0; i < kRope; i += 2) {
-      const double cos = freqs_[position * kRope + i], sin = freqs_[position * kRope + i + 1];
-      const double real = x[i] * cos - x[i + 1] * sin;
-      x[i + 1] = x[i] * sin + x[i + 1] * cos;
-      x[i] = real;
+    for (std::size_t i = 0; i < kRope / 2; ++i) {
+      const double cos = freqs_[position * kRope + 2 * i], sin = freqs_[position * kRope + 2 * i + 1];
+      const auto [a, b] = pair_of(i);
+      const double real = x[a] * cos - x[b] * sin;
+      x[b] = x[a] * sin + x[b] * cos;
+      x[a] = real;
     }
   }
 
@@ -150,7 +157,8 @@ struct Form {
 void check_passes(Backend& backend, const ModelArgs& args, const Form& form, bool fused) {
   const MadeWeights weights(args);
   const ComputeOptions options{.compute = DType::f32, .attn = form.attn, .fused = fused};
-  Surroundings around(backend, args, weights, options);
+  const PairedRopeCheckpoint paired(weights, args);
+  Surroundings around(backend, args, args.rope_interleave ? static_cast<const Checkpoint&>(weights) : paired, options);
   const MLA mla(around.params().sub("layers").sub(0).sub("attn"));
   around.load();
 
@@ -219,6 +227,17 @@ TEST(MLA, QueriesMayComeStraightFromTheInput) {
 TEST(MLA, WithoutYarnTheScaleIsPlain) {
   for_each_backend([](Backend& backend) {
     check_passes(backend, small_args(20, false), {AttnImpl::absorb, false, true}, true);
+  });
+}
+
+TEST(MLA, RotatesHalvesWhereTheConfigurationSaysSo) {
+  for_each_backend([](Backend& backend) {
+    for (const i64 q_lora_rank : {0, 20}) {
+      ModelArgs args = small_args(q_lora_rank, true);
+      args.rope_interleave = false;
+      check_passes(backend, args, {AttnImpl::absorb, false, true}, true);
+      check_passes(backend, args, {AttnImpl::naive, true, true}, true);
+    }
   });
 }
 

@@ -1,9 +1,12 @@
 #include "model/source.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "checkpoint/synthetic.h"
 #include "model/manifest.h"
+#include "model/paired_rope.h"
 
 namespace fathom {
 namespace {
@@ -15,6 +18,7 @@ constexpr std::string_view kPrefix = "synthetic:";
 ModelSource open_synthetic(const SyntheticName& name, const std::string& text, const std::string& config_file) {
   ModelSource source;
   source.args = load_config(config_file.empty() ? name.config : fs::path(config_file));
+  source.args.rope_interleave = true;  // made-up rows have no order
   source.checkpoint = make_synthetic(source.args, name.seed, text);
   if (fs::exists(name.config / "tokenizer.json")) source.directory = name.config;
   return source;
@@ -25,10 +29,14 @@ ModelSource open_synthetic(const SyntheticName& name, const std::string& text, c
 void learn_from_weights(ModelArgs& args, const Checkpoint& checkpoint) {
   if (args.score_func == "sigmoid" && checkpoint.find(fmt::format("layers.{}.ffn.gate.bias", args.n_dense_layers)))
     args.gate_bias = true;
+  // By what only they have: other layers beyond the configuration's are not the model's.
+  const auto is_mtp = [&](i64 layer) {
+    return std::ranges::any_of(std::array{"eh_proj", "enorm", "hnorm"}, [&](const char* module) {
+      return checkpoint.find(fmt::format("layers.{}.{}.weight", layer, module)) != nullptr;
+    });
+  };
   args.n_mtp_layers = 0;
-  while (args.n_mtp_layers < 64 &&
-         checkpoint.find(fmt::format("layers.{}.eh_proj.weight", args.n_layers + args.n_mtp_layers)))
-    ++args.n_mtp_layers;
+  while (args.n_mtp_layers < 64 && is_mtp(args.n_layers + args.n_mtp_layers)) ++args.n_mtp_layers;
 }
 
 std::optional<SyntheticName> parse_synthetic_name(const std::string& name) {
@@ -54,6 +62,12 @@ ModelArgs load_config(const fs::path& file_or_directory) {
                                              : load_model_args(file_or_directory);
 }
 
+void cut_layers(ModelArgs& args, i64 layers) {
+  CHECK(layers <= args.n_layers, "{} layers are asked for; the configuration has {}", layers, args.n_layers);
+  args.n_layers = layers;
+  args.n_dense_layers = std::min(args.n_dense_layers, layers);
+}
+
 std::unique_ptr<Checkpoint> make_synthetic(const ModelArgs& args, std::uint64_t seed, const std::string& description) {
   std::vector<TensorInfo> tensors;
   for (ManifestEntry& entry : manifest(args, 0, 1, true)) tensors.push_back(std::move(entry.full));
@@ -76,6 +90,10 @@ ModelSource open_model(const std::string& path_or_synthetic, const std::string& 
   source.checkpoint = open_checkpoint(directory, rank, world_size);
   source.directory = directory;
   learn_from_weights(source.args, *source.checkpoint);
+  if (!source.args.rope_interleave) {
+    source.checkpoint = std::make_unique<PairedRopeCheckpoint>(std::move(source.checkpoint), source.args);
+    source.args.rope_interleave = true;
+  }
   return source;
 }
 

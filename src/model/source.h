@@ -36,6 +36,9 @@ std::optional<SyntheticName> parse_synthetic_name(const std::string& name);
 // The configuration file or model directory of this path as arguments.
 ModelArgs load_config(const std::filesystem::path& file_or_directory);
 
+// Leaves the first `layers` layers of the model. Throws Error when it has fewer.
+void cut_layers(ModelArgs& args, i64 layers);
+
 // All tensors of a model with synthetic values, MTP layers included.
 std::unique_ptr<Checkpoint> make_synthetic(const ModelArgs& args, std::uint64_t seed, const std::string& description);
 

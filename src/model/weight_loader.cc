@@ -118,7 +118,7 @@ class Loader {
     try {
       populate({p.to, static_cast<std::size_t>(p.bytes)});
     } catch (const Error& error) {
-      fail("{}: tensor {}: {}", checkpoint_.description(), p.stored->name, error.what());
+      fail("{}: tensor {}: {}", checkpoint_.description(), checkpoint_.stored_name(p.stored->name), error.what());
     }
   }
 

@@ -54,7 +54,7 @@ Tensor WeightStore::allocate(DType dtype, const Shape& shape) {
   if (records_) return Tensor(reinterpret_cast<void*>(Arena::kAlignment), dtype, shape);  // never touched
   storages_.push_back(backend_->allocate(static_cast<std::size_t>(shape.numel() * size_of(dtype))));
   const Tensor x(storages_.back().data(), dtype, shape, backend_->device());
-  if (checkpoint_ == nullptr) backend_->try_run(op::FillRandom{x, storages_.size()});
+  if (checkpoint_ == nullptr) backend_->run(op::FillRandom{x, storages_.size()});
   return x;
 }
 
@@ -67,14 +67,15 @@ void WeightStore::upload(const Tensor& y, std::span<const float> values) {
 
 const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializer_list<DType> allowed) const {
   const TensorInfo* stored = checkpoint_->find(entry.full.name);
-  CHECK(stored != nullptr, "{} has no tensor {} (expected {} {})", checkpoint_->description(), entry.full.name,
-        list_of(allowed), to_string(entry.full.shape));
+  const std::string name = checkpoint_->stored_name(entry.full.name);
+  CHECK(stored != nullptr, "{} has no tensor {} (expected {} {})", checkpoint_->description(), name, list_of(allowed),
+        to_string(entry.full.shape));
   const Shape expected = checkpoint_->shards() > 1 ? entry.shape() : entry.full.shape;
   CHECK(stored->shape == expected, "{}: tensor {} has shape {}, the configuration says {}", checkpoint_->description(),
-        entry.full.name, to_string(stored->shape), to_string(expected));
+        name, to_string(stored->shape), to_string(expected));
   CHECK(std::find(allowed.begin(), allowed.end(), stored->dtype) != allowed.end(),
         "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
-        checkpoint_->description(), entry.full.name, name_of(stored->dtype), list_of(allowed));
+        checkpoint_->description(), name, name_of(stored->dtype), list_of(allowed));
   return *stored;
 }
 

@@ -79,12 +79,13 @@ struct SiluMul {
   void each(auto&& f) { f(y), f(a), f(b); }
 };
 
-// Optional: random numbers of useful size, for benches without files.
+// Random numbers of useful size, for benches without files: bf16 in +-0.03, e4m3 codes of all sizes up to 240, float32
+// vectors near 1 and other float32 (scales) near 1 / 4096. The same on every device.
 struct FillRandom {
   Tensor x;
   std::uint64_t seed = 0;
   static constexpr const char* kName = "fill_random";
-  void each(auto&& f) const { f(x); }
+  void each(auto&& f) { f(x); }
 };
 
 }  // namespace op

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <unordered_set>
 
 #include "checkpoint/file_checkpoint.h"
 #include "model/manifest.h"
 #include "model/source.h"
+#include "model/verdict.h"
 
 namespace fathom {
 namespace {
@@ -48,48 +48,37 @@ void count(InspectReport& report, const Checkpoint* stored) {
 
 void measure_memory(InspectReport& report, const InspectOptions& options, const Checkpoint* stored) {
   const ModelArgs& args = report.args;
-  report.tp = options.tp;
+  report.tp = options.tp > 0 ? options.tp : report.shards;
+  CHECK(report.shards == 1 || report.tp == report.shards, "{} is divided among {} ranks; --tp {} does not apply to it",
+        report.source, report.shards, report.tp);
   report.max_batch_size = options.max_batch_size > 0 ? options.max_batch_size : args.max_batch_size;
   report.max_seq_len = options.max_seq_len > 0 ? options.max_seq_len : args.max_seq_len;
   report.cache_bytes_per_token = args.n_layers * (args.kv_lora_rank + args.qk_rope_head_dim) * kCacheElementBytes;
   try {
-    args.validate_world_size(options.tp);
+    args.validate_world_size(report.tp);
   } catch (const Error& error) {
     report.tp_obstacle = error.what();
     return;
   }
-  for (const int rank : {0, options.tp - 1})
+  for (const int rank : {0, report.tp - 1})
     report.rank_weight_bytes =
-        std::max(report.rank_weight_bytes, rank_bytes(args, manifest(args, rank, options.tp, false, stored)));
+        std::max(report.rank_weight_bytes, rank_bytes(args, manifest(args, rank, report.tp, false, stored)));
   report.rank_cache_bytes = report.cache_bytes_per_token * report.max_batch_size * report.max_seq_len;
 }
 
-// The name a person finds in the files.
-std::string file_name_of(const std::string& reference, bool sharded) {
-  const auto hf = sharded ? std::nullopt : hf_name(reference);
-  return hf ? *hf : reference;
+void append(std::vector<std::string>& to, const std::string& place, const std::vector<std::string>& from) {
+  for (const std::string& text : from) to.push_back(place + text);
 }
 
 // Compares one opened checkpoint with what the configuration asks of it.
-void compare(InspectReport& report, const FileCheckpoint& checkpoint, const std::vector<ManifestEntry>& entries,
-             bool sharded) {
+void compare(InspectReport& report, const FileCheckpoint& checkpoint, int rank) {
   const std::string place =
       report.shards > 1 ? checkpoint.files().front()->path().filename().string() + ": " : std::string();
-  std::unordered_set<std::string_view> known;
-  for (const ManifestEntry& entry : entries) {
-    known.insert(entry.full.name);
-    const std::string name = place + file_name_of(entry.full.name, sharded);
-    const TensorInfo* found = checkpoint.find(entry.full.name);
-    if (found == nullptr)
-      report.missing.push_back(name);
-    else if (found->shape != entry.shape() || found->dtype != entry.full.dtype)
-      report.mismatched.push_back(fmt::format("{} is {} {}, the configuration says {} {}", name, name_of(found->dtype),
-                                              to_string(found->shape), name_of(entry.full.dtype),
-                                              to_string(entry.shape())));
-  }
-  for (const TensorInfo& info : checkpoint.tensors())
-    if (!known.contains(info.name)) report.stray_tensors.push_back(place + file_name_of(info.name, sharded));
-  for (const std::string& name : checkpoint.untranslated()) report.stray_tensors.push_back(name);
+  const Verdict verdict = judge(report.args, checkpoint, true, rank);
+  append(report.missing, place, verdict.missing);
+  append(report.mismatched, place, verdict.mismatched);
+  append(report.stray_tensors, place, verdict.strays);
+  append(report.derived_tensors, place, verdict.derived);
   for (const auto& file : checkpoint.files())
     report.files.push_back(
         {file->path().filename().string(), file->file_bytes(), static_cast<i64>(file->tensors().size())});
@@ -122,7 +111,7 @@ std::unique_ptr<Checkpoint> inspect_weights(InspectReport& report, const Inspect
   std::unique_ptr<Checkpoint> first;
   for (int rank = 0; rank < world_size; ++rank) {
     auto checkpoint = shards > 0 ? open_sharded(directory, rank, shards) : open_hf_directory(directory);
-    compare(report, *checkpoint, manifest(report.args, rank, world_size, true, checkpoint.get()), shards > 0);
+    compare(report, *checkpoint, rank);
     if (rank == 0) first = std::move(checkpoint);
   }
   list_stray_files(report, directory);
@@ -145,13 +134,7 @@ InspectReport inspect(const InspectOptions& options) {
 }
 
 void require_complete(const InspectReport& report) {
-  const auto more = [](const std::vector<std::string>& list) {
-    return list.size() == 1 ? std::string() : fmt::format(" (and {} more)", list.size() - 1);
-  };
-  CHECK(report.missing.empty(), "{} is incomplete: tensor {} is missing{}", report.source, report.missing.front(),
-        more(report.missing));
-  CHECK(report.mismatched.empty(), "{}: tensor {}{}", report.source, report.mismatched.front(),
-        more(report.mismatched));
+  require_sound({report.missing, report.mismatched, report.stray_tensors, {}}, report.source, false);
 }
 
 }  // namespace fathom

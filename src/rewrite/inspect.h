@@ -12,7 +12,7 @@ namespace fathom {
 struct InspectOptions {
   std::string model;                        // directory or synthetic:CONFIG; empty: the configuration alone
   std::string config;                       // replaces the directory's own
-  int tp = 1;                               // ranks that the memory figures are for
+  int tp = 0;                               // ranks that the memory figures are for; 0: those it is divided among
   i64 max_batch_size = 0, max_seq_len = 0;  // 0: as the arguments say
 };
 
@@ -32,7 +32,7 @@ struct InspectReport {
   bool has_weights = false;  // the rest is about files
   int shards = 1;
   std::vector<InspectFile> files;
-  std::vector<std::string> missing, mismatched, stray_tensors, stray_files;
+  std::vector<std::string> missing, mismatched, stray_tensors, derived_tensors, stray_files;
   // Memory of one rank.
   int tp = 1;
   i64 max_batch_size = 0, max_seq_len = 0, rank_weight_bytes = 0, rank_cache_bytes = 0, cache_bytes_per_token = 0;
@@ -41,7 +41,8 @@ struct InspectReport {
 
 InspectReport inspect(const InspectOptions& options);
 
-// Throws Error naming the first fault when tensors are missing or of another shape or type than the configuration says.
+// Throws Error naming the first fault when tensors are missing, of another shape or type than the configuration says,
+// or none of the model's.
 void require_complete(const InspectReport& report);
 
 }  // namespace fathom

@@ -9,7 +9,9 @@
 #include "base/file.h"
 #include "checkpoint/json_text.h"
 #include "model/manifest.h"
+#include "model/paired_rope.h"
 #include "model/source.h"
+#include "model/verdict.h"
 
 namespace fathom {
 namespace {
@@ -27,6 +29,7 @@ RewritePlan start(const char* kind, const Source& source, const fs::path& from, 
   plan.kind = kind;
   plan.source = from;
   plan.target = to;
+  plan.warnings = source.args.warnings;
   for (const auto& file : source.files->files()) plan.source_files.push_back(file->path().filename().string());
   return plan;
 }
@@ -51,31 +54,15 @@ bool is_companion(const std::string& name) {
          name != kManifestFile && name != kConfigFile;
 }
 
-// The stored tensor of an entry, checked against the configuration.
-const TensorInfo& locate(const Source& source, const ManifestEntry& entry) {
-  const TensorInfo& full = entry.full;
-  const std::string directory = source.files->description();
-  const TensorInfo* stored = source.stored->of_reference(full.name);
-  const std::string name = stored != nullptr ? stored->name : hf_name(full.name).value_or(full.name);
-  CHECK(stored != nullptr, "{} has no tensor {} ({} {})", directory, name, name_of(full.dtype), to_string(full.shape));
-  CHECK(stored->shape == full.shape, "{}: tensor {} has shape {}, the configuration says {}", directory, name,
-        to_string(stored->shape), to_string(full.shape));
-  const auto plain = [](DType dtype) { return dtype == DType::bf16 || dtype == DType::f32; };
-  const DType read = source.files->find(full.name)->dtype;  // scales are read as float32 whatever they are stored as
-  const bool fits = read == full.dtype || (plain(read) && plain(full.dtype));
-  CHECK(fits, "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
-        directory, name, name_of(stored->dtype), name_of(full.dtype));
-  return *stored;
-}
-
-void note_left_out(RewritePlan& plan, const Source& source, i64 mtp_layers_skipped) {
-  if (mtp_layers_skipped > 0)
-    plan.notes.push_back(fmt::format("MTP layer{} {} not converted, as in the reference (--mtp keeps it)",
-                                     mtp_layers_skipped == 1 ? "" : "s", source.args.n_layers));
-  const auto& strays = source.files->untranslated();
-  if (!strays.empty())
+// What is not rewritten, told.
+void note_left_out(RewritePlan& plan, const ModelArgs& args, const Verdict& verdict, bool mtp) {
+  if (!mtp && args.n_mtp_layers > 0)
+    plan.notes.push_back(fmt::format("{} not converted, as in the reference (--mtp keeps {})", mtp_layers_text(args),
+                                     args.n_mtp_layers == 1 ? "it" : "them"));
+  if (!verdict.strays.empty())
     plan.notes.push_back(fmt::format("left out: {} that the model does not have, first {}",
-                                     plural(static_cast<i64>(strays.size()), "tensor"), strays.front()));
+                                     plural(static_cast<i64>(verdict.strays.size()), "tensor"),
+                                     verdict.strays.front()));
 }
 
 Json read_config(const fs::path& from) {
@@ -86,6 +73,20 @@ Json read_config(const fs::path& from) {
   Json config = Json::parse(text);
   CHECK(config.is_object(), "{} holds no JSON object", path.string());
   return config;
+}
+
+// Carries the plan out with the rows of rotated parts in the order of pairs, which `config` then says, if the source
+// has them in halves. `view`: what the plan reads.
+void pair_rope(OwnedPlan& owned, std::unique_ptr<Checkpoint> view, Json& config) {
+  ModelArgs& args = owned.source.args;
+  if (!args.rope_interleave) {
+    view = view ? std::make_unique<PairedRopeCheckpoint>(std::move(view), args)
+                : std::make_unique<PairedRopeCheckpoint>(*owned.source.stored, args);
+    args.rope_interleave = true;
+    config["rope_interleave"] = true;
+  }
+  owned.plan.checkpoint = view ? view.get() : owned.source.stored.get();
+  owned.view = std::move(view);
 }
 
 // One output for each file of the source, in order.
@@ -123,27 +124,36 @@ Source open_source(const fs::path& directory) {
   return source;
 }
 
-OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, int ranks, bool mtp) {
+OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, int ranks, bool mtp,
+                       bool ignore_unused) {
   OwnedPlan owned{open_source(from), nullptr, {}};
   ModelArgs& args = owned.source.args;
   CHECK(n_experts == 0 || n_experts == args.n_routed_experts, "--n-experts {}: {} has {} routed experts", n_experts,
         from.string(), args.n_routed_experts);
   args.validate_world_size(ranks);
+  const Verdict verdict = judge(args, *owned.source.files, mtp);
+  require_sound(verdict, from.string(), ignore_unused);
   RewritePlan& plan = owned.plan = start("convert", owned.source, from, to);
   plan.options = {{"model_parallel", std::to_string(ranks)}, {"mtp", mtp ? "true" : "false"}};
-  plan.checkpoint = owned.source.stored.get();
   for (int rank = 0; rank < ranks; ++rank) {
     OutputFile& file = plan.outputs.emplace_back();
     file.name = fmt::format("model{}-mp{}.safetensors", rank, ranks);
     for (const ManifestEntry& entry : manifest(args, rank, ranks, mtp, owned.source.files.get()))
-      plan.add(file, entry.full.name, locate(owned.source, entry), entry.slice);
+      plan.add(file, entry.full.name, *owned.source.stored->of_reference(entry.full.name), entry.slice);
   }
-  note_left_out(plan, owned.source, mtp ? 0 : args.n_mtp_layers);
+  note_left_out(plan, args, verdict, mtp);
   plan.copies = files_of(from, [](const std::string& name) {
     return (name.find("token") != std::string::npos && is_companion(name)) || name == "generation_config.json" ||
            name == "chat_template.jinja" || name == kConfigFile;
   });
   if (!mtp) args.n_mtp_layers = 0;
+  const bool edited = !args.rope_interleave && fs::exists(from / kConfigFile);
+  Json config = edited ? read_config(from) : Json::object();
+  pair_rope(owned, nullptr, config);
+  if (edited) {
+    plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
+    std::erase(plan.copies, kConfigFile);
+  }
   plan.texts["args.json"] = to_json(args).dump(2) + "\n";
   return owned;
 }
@@ -167,14 +177,14 @@ OwnedPlan plan_cast(const fs::path& from, const fs::path& to, bool allow_missing
   return owned;
 }
 
-OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_two_scales) {
+OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_two_scales, bool ignore_unused) {
   OwnedPlan owned{open_source(from), nullptr, {}};
   const Source& source = owned.source;
   Json config = read_config(from);
   CHECK(!config.contains("quantization_config") || config["quantization_config"].is_null(),
         "{} is quantised already (quantization_config)", from.string());
   ModelArgs args = source.args;
-  for (const ManifestEntry& entry : manifest(args, 0, 1, true)) locate(source, entry);
+  require_sound(judge(args, *source.files, true), from.string(), ignore_unused);
   args.dtype = "fp8";
   args.scale_fmt = power_of_two_scales ? "ue8m0" : "";
   std::unordered_set<std::string> matrices;
@@ -184,7 +194,6 @@ OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_
   auto view = std::make_unique<QuantizedCheckpoint>(*source.stored, matrices, power_of_two_scales);
   RewritePlan& plan = owned.plan = start("quantize", source, from, to);
   plan.options = {{"format", power_of_two_scales ? "fp8-ue8m0" : "fp8"}};
-  plan.checkpoint = view.get();
   std::vector<OutputFile> outputs = outputs_like(source);
   for (const TensorInfo& info : view->tensors()) {
     const TensorInfo* matrix = view->matrix_of_scale(info);
@@ -192,8 +201,8 @@ OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_
     plan.add(output_named(outputs, source.stored->file_of(stored)), info.name, info, {}, matrix != nullptr);
   }
   config["quantization_config"] = to_hf_config(args)["quantization_config"];
+  pair_rope(owned, std::move(view), config);
   finish_hf(plan, std::move(outputs), config);
-  owned.view = std::move(view);
   return owned;
 }
 

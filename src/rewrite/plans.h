@@ -29,14 +29,16 @@ struct OwnedPlan {
 Source open_source(const std::filesystem::path& directory);
 
 // For each rank the file that the reference's converter writes. Refuses sizes that do not divide the model before any
-// tensor is read. `n_experts`: 0, or what the caller believes the model has.
+// tensor is read. `n_experts`: 0, or what the caller believes the model has. `ignore_unused`: see
+// require_sound().
 OwnedPlan plan_convert(const std::filesystem::path& from, const std::filesystem::path& to, i64 n_experts, int ranks,
-                       bool mtp);
+                       bool mtp, bool ignore_unused);
 
 // The same files with FP8 matrices as bf16.
 OwnedPlan plan_cast(const std::filesystem::path& from, const std::filesystem::path& to, bool allow_missing_scale);
 
 // The same files with the matrices that the family keeps in FP8 quantised.
-OwnedPlan plan_quantize(const std::filesystem::path& from, const std::filesystem::path& to, bool power_of_two_scales);
+OwnedPlan plan_quantize(const std::filesystem::path& from, const std::filesystem::path& to, bool power_of_two_scales,
+                        bool ignore_unused);
 
 }  // namespace fathom

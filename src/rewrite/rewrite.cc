@@ -8,7 +8,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include <nlohmann/json.hpp>
 
@@ -204,10 +203,7 @@ class Job {
         if (!error) error = std::current_exception();
       }
     };
-    std::vector<std::thread> others;
-    for (int i = 1; i < at_once; ++i) others.emplace_back(work);
-    work();
-    for (std::thread& other : others) other.join();
+    ThreadPool(at_once).parallel_for(at_once, 1, [&](i64, i64, int) { work(); });
     if (error) std::rethrow_exception(error);
     Json ordered = Json::object();  // neither an interruption nor the order of their ends must show
     for (const OutputFile& output : plan_.outputs) ordered[output.name] = state_["files"][output.name];

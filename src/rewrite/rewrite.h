@@ -31,6 +31,7 @@ struct RewritePlan {
   std::vector<OutputFile> outputs;
   std::vector<std::string> copies;           // names of files copied from the source
   std::map<std::string, std::string> texts;  // name -> content of small files
+  std::vector<std::string> warnings;         // of the source's configuration
   std::vector<std::string> notes;            // lines for the person: what is left out, what is odd
 
   static void add(OutputFile& file, const std::string& stored_name, const TensorInfo& source, const Slice& slice,

@@ -93,10 +93,14 @@ void check_scales(const SafetensorsFile& file, VerifyReport& report) {
 void check_architecture(const fs::path& directory, VerifyReport& report) {
   try {
     const InspectReport found = inspect({.model = directory.string(), .config = {}});
+    report.warnings = found.args.warnings;
     for (const std::string& name : found.missing) report.faults.push_back(fmt::format("tensor {} is missing", name));
     for (const std::string& text : found.mismatched) report.faults.push_back("tensor " + text);
     for (const std::string& name : found.stray_tensors)
       report.faults.push_back(fmt::format("tensor {} does not belong to the model", name));
+    if (!found.derived_tensors.empty())
+      report.notes.push_back(fmt::format("{} tensors follow from the configuration and are not used, first {}",
+                                         found.derived_tensors.size(), found.derived_tensors.front()));
     for (const std::string& name : found.stray_files)
       report.notes.push_back(fmt::format("{} does not belong to the checkpoint", name));
   } catch (const Error& error) {

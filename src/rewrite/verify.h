@@ -18,10 +18,11 @@ struct VerifyOptions {
 
 struct VerifyReport {
   std::vector<std::string> faults;
-  std::vector<std::string> notes;  // odd, but no fault
-  i64 files = 0;                   // safetensors files of the checkpoint
-  i64 hashed_bytes = 0;            // compared with known hashes or with another directory
-  std::string compared_with;       // empty: there was nothing to compare with
+  std::vector<std::string> notes;     // odd, but no fault
+  std::vector<std::string> warnings;  // of the configuration
+  i64 files = 0;                      // safetensors files of the checkpoint
+  i64 hashed_bytes = 0;               // compared with known hashes or with another directory
+  std::string compared_with;          // empty: there was nothing to compare with
 };
 
 // Checks headers, index, architecture, scales, and contents against `against` or the directory's own manifest.json.

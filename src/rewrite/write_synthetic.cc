@@ -69,10 +69,8 @@ void check_folder(const fs::path& out) {
 
 ModelArgs arguments(const SynthesisOptions& options) {
   ModelArgs args = load_config(options.config);
-  if (options.layers > 0) {
-    args.n_layers = std::min(args.n_layers, options.layers);
-    args.n_dense_layers = std::min(args.n_dense_layers, args.n_layers);
-  }
+  args.rope_interleave = true;  // made-up rows have no order
+  if (options.layers > 0) cut_layers(args, options.layers);
   if (args.bos_token_id < 0) args.bos_token_id = 0;
   if (args.eos_token_ids.empty()) args.eos_token_ids = {1};
   args.validate();
@@ -88,7 +86,7 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
   const std::vector<OutputFile> outputs = options.sharded ? plan_sharded(args, *checkpoint, options.model_parallel)
                                                           : plan_hf(args, *checkpoint, options.max_shard_bytes);
   check_folder(options.out);
-  SynthesisReport report;
+  SynthesisReport report{.warnings = args.warnings};
   i64 total = 0, done = 0;
   for (const OutputFile& output : outputs) total += output.bytes;
   ThreadPool pool(options.threads);

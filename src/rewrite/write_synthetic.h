@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 
@@ -24,7 +25,8 @@ struct SynthesisOptions {
 struct SynthesisReport {
   i64 bytes = 0, tensors = 0;
   int files = 0;
-  bool tokenizer = true;  // false: the vocabulary is too small for the byte-level tokenizer
+  std::vector<std::string> warnings;  // of the configuration
+  bool tokenizer = true;              // false: the vocabulary is too small for the byte-level tokenizer
 };
 
 // Writes the checkpoint, its configuration and a byte-level tokenizer. `progress` hears (bytes done, bytes in all).

@@ -1,4 +1,5 @@
-"""fathom chat: with a pipe, and on a terminal made for the test."""
+"""fathom chat: with a pipe, and on a terminal made for the test; what is typed there."""
+import json
 import os
 import re
 import select
@@ -22,7 +23,8 @@ class Pipe(CliTest):
     def test_standard_output_holds_answers_alone(self):
         result = run("chat", *GREEDY, stdin=f"{QUESTION}\nCopy this: irfhfncu\n")
         self.assertEqual(result.stdout.decode(), f"{ANSWER}\nirfhfncu\n")
-        self.assertEqual(result.stderr.decode(), "")
+        self.assertEqual(result.stderr.decode(), "YaRN is on: factor 4, from a context of 4096 tokens\n"
+                         "MTP layer 6 not used\n")
         self.assertEqual(result.returncode, 0)
 
     def test_last_line_needs_no_end_and_blank_lines_are_passed_over(self):
@@ -62,7 +64,18 @@ class Pipe(CliTest):
         self.assertEqual(result.stdout.decode(), f"{ANSWER}\n")
         self.assertIn("Prompt length exceeds model maximum sequence length (max_seq_len=24)", result.stderr.decode())
         self.assertIn("/clear", result.stderr.decode())
-        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.returncode, 1)  # a question was not answered
+
+    def test_byte_order_mark_is_no_part_of_the_first_question(self):
+        self.assertEqual(self.ok("chat", *GREEDY, stdin=f"\ufeff{QUESTION}\n"), f"{ANSWER}\n")
+
+    def test_input_that_cannot_be_read(self):
+        folder = os.open(TINY, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        result = subprocess.run([PROGRAM, "chat"], stdin=folder, capture_output=True, timeout=60, check=False)
+        self.assertEqual((result.returncode, result.stdout), (1, b""))
+        self.assertEqual(result.stderr.splitlines()[2:],
+                         [b"fathom: error: cannot read standard input: Is a directory"])
 
     def test_errors(self):
         self.refused(1, "/no/such/model", "chat", "/no/such/model")
@@ -70,14 +83,14 @@ class Pipe(CliTest):
         self.refused(2, "--nonsense", "chat", "--nonsense")
 
 
-@unittest.skipIf(pty is None, "no pty module: the terminal chat is not tested")
-class Terminal(CliTest):
-    def start(self, *args):
+@unittest.skipIf(pty is None, "no pty module: terminals are not tested")
+class TerminalTest(CliTest):
+    def start(self, *args, command=("chat",), prompt="> "):
         try:
             self.master, slave = pty.openpty()
         except OSError as error:
             self.skipTest(f"no pseudo terminal here: {error}")
-        self.process = subprocess.Popen([PROGRAM, "chat", *args], stdin=slave, stdout=slave, stderr=slave, close_fds=True,
+        self.process = subprocess.Popen([PROGRAM, *command, *args], stdin=slave, stdout=slave, stderr=slave, close_fds=True,
                                         start_new_session=True, preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),
                                         env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
         os.close(slave)
@@ -85,7 +98,7 @@ class Terminal(CliTest):
         self.addCleanup(self.process.wait)
         self.addCleanup(self.process.kill)
         self.seen = ""
-        self.wait_for("> ")
+        self.wait_for(prompt)
 
     def wait_for(self, text, seconds=60):
         """Reads until the text has come; returns what came before its end and forgets it."""
@@ -112,6 +125,61 @@ class Terminal(CliTest):
                 except OSError:
                     pass
         self.assertEqual(self.process.poll(), 0)
+
+
+class Typed(TerminalTest):
+    """What is typed or pasted, as generate --json gives it back."""
+
+    def setUp(self):
+        super().setUp()
+        self.start(command=("generate", "--ckpt-path", TINY, "--interactive", "--json", "--temperature", "0",
+                            "--max-new-tokens", "1", "--threads", "1"), prompt=">>> ")
+
+    def prompt_of(self, typed):
+        self.type(typed)
+        self.wait_for('{"prompt":')
+        text = self.wait_for("}\r\n")
+        self.wait_for(">>> ")
+        return json.loads('{"prompt":' + text + "}")["prompt"]
+
+    def test_tabs_and_keys_without_a_meaning_are_text(self):
+        for text in ("if x:\treturn\ty", "\t", "a\x0f\x11\x13\x1d\x1e\x1fb", "no\u00a0break\u00adé\u0085\u2028\ufeff"):
+            self.assertEqual(self.prompt_of(text + "\n"), text)
+
+    def test_bytes_that_are_no_character_show(self):
+        os.write(self.master, b"a\xe9b\xff")
+        self.assertEqual(self.prompt_of("\n"), "a\ufffdb\ufffd")
+
+    def test_pasted_text_is_one_message(self):
+        self.assertEqual(self.prompt_of("\x1b[200~def f(x):\n    return x\n\x1b[201~\n"), "def f(x):\n    return x")
+        self.assertEqual(self.prompt_of("see: \x1b[200~a\r\n\tb\rc\x1b[201~ d\n"), "see: a\n\tb\nc d")
+        self.assertEqual(self.prompt_of("\x1b[A\n"), "see: a\n\tb\nc d")  # the history has it whole
+        long = "\n".join("line %d of a long text" % i for i in range(300))
+        self.assertEqual(self.prompt_of(f"\x1b[200~{long}\x1b[201~\n"), long)
+
+    def test_quotes_hold_several_lines(self):
+        self.assertEqual(self.prompt_of('"""\na\n\n /exit\n"""\n'), "a\n\n /exit")
+        self.assertEqual(self.prompt_of('"""one\ntwo"""\n'), "one\ntwo")
+        self.assertEqual(self.prompt_of('"""alone"""\n'), "alone")
+        self.assertEqual(self.prompt_of('"""left open\n\x04'), "left open")
+        self.type('"""thrown\naway\x03')  # Ctrl-C ends the conversation here
+        self.wait_for("^C")
+        self.ends()
+
+
+class Terminal(TerminalTest):
+    def test_pastes_are_marked_while_a_line_is_read(self):
+        self.start(*GREEDY, prompt="\x1b[?2004h")
+        self.wait_for("> ")
+        self.type(QUESTION + "\n")
+        self.wait_for("\x1b[?2004l")
+        self.wait_for(ANSWER)
+        self.wait_for("\x1b[?2004h")
+        self.type("/help\n")
+        self.wait_for('"""')
+        self.wait_for("> ")
+        self.type("\x04")
+        self.ends()
 
     def test_conversation(self):
         self.start(*GREEDY)

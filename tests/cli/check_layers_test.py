@@ -100,7 +100,7 @@ __global__ void rows() { extern __shared__ float memory[]; }
     "src/model/args_hf.cc": '#include <nlohmann/json.hpp>\n#include "model/args.h"\n',
     "tools/main.cc": '#include <CLI/CLI.hpp>\n#include <csignal>\n#include "model/args.h"\n'
                      'namespace { volatile std::sig_atomic_t stopped = 0; }\n'
-                     'int main() { std::printf("%s", std::getenv("HOME")); return stopped; }\n',
+                     'int main() { std::getenv("HOME"); return stopped; }\n',
 }
 
 
@@ -161,6 +161,7 @@ FAULTS = {
     "nameless header": ("src/base/utils.h", "// All sorts.\n#pragma once\n", "utils.h says nothing"),
     "printing": ("src/base/f.cc", 'void f() { std::cerr << "x"; }\n', "neither prints nor exits"),
     "printing by printf": ("src/base/f.cc", 'void f() { fprintf(stderr, "x"); }\n', "neither prints nor exits"),
+    "printing past the checks": ("tools/f.cc", 'void f() { std::cout << "x"; }\n', "only tools/output.h writes"),
     "exit": ("src/base/f.cc", "void f() { std::exit(1); }\n", "neither prints nor exits"),
     "abort": ("src/base/f.cc", "void f() { std::abort(); }\n", "neither prints nor exits"),
     "shared owner": ("src/model/f.cc", "std::shared_ptr<int> f();\n", "shared_ptr"),

@@ -19,7 +19,8 @@ def gpu():
 class DeviceTest(CliTest):
     def test_cpu(self):
         result = run("chat", "--device", "cpu", *GREEDY, stdin=QUESTION)
-        self.assertEqual((result.returncode, result.stdout.decode(), result.stderr.decode()), (0, ANSWER, ""))
+        self.assertEqual((result.returncode, result.stdout.decode()), (0, ANSWER))
+        self.assertNotIn("device", result.stderr.decode())
 
     def test_cache_and_chunk_of_any_size_give_the_same_answer(self):
         for flags in (("--chunk", "3"), ("--cache-tokens", "300", "--max-seq-len", "250"), ("--no-graphs",), ("--mmap",)):
@@ -41,7 +42,7 @@ class DeviceTest(CliTest):
 
     def test_unknown_devices_are_refused_with_the_known_ones(self):
         known = "auto, cuda, cpu, cuda-portable" if CUDA_BUILD else "auto, cpu"
-        for name in ("tpu", "", "CUDA") + (() if CUDA_BUILD else ("cuda", "cuda:0", "cuda-portable")):
+        for name in ("tpu", "CUDA") + (() if CUDA_BUILD else ("cuda", "cuda:0", "cuda-portable")):
             self.refused(1, [f"unknown device '{name}'", known], "chat", "--device", name)
         self.refused(1, "cpu:1", "chat", "--device", "cpu:1")
         for name in ("cpu:", "cpu:x", "cpu:-1", "cpu:0x0"):
@@ -55,7 +56,7 @@ class DeviceTest(CliTest):
     def test_auto_says_what_it_took_and_why(self):
         result = run("chat", *GREEDY, stdin=QUESTION)
         self.assertEqual((result.returncode, result.stdout.decode()), (0, ANSWER))
-        self.assertRegex(result.stderr.decode(), "^" + AUTO + "$")
+        self.assertRegex(result.stderr.decode(), "^" + AUTO)
 
     @unittest.skipUnless(CUDA_BUILD, "this program is built without CUDA")
     def test_a_gpu_that_is_not_there(self):

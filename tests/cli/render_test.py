@@ -69,6 +69,8 @@ class Flags(unittest.TestCase):
     def test_template_file(self):
         run = render("--template", self.template("{{ a }}é{{ bos_token }}\n\n"), stdin='{"a": "x"}')
         self.assertEqual(run.stdout.decode(), "xé\n")
+        run = render("--template", self.template("\ufeff{{ a }}"), stdin='\ufeff{"a": "x"}')
+        self.assertEqual(run.stdout, b"x")  # a byte-order mark is no part of either
         run = render("--chat-template", self.template("{{ bos_token }}"), "--model", SOURCE / "models" / "tiny", stdin="{}")
         self.assertEqual(run.stdout.decode(), "<｜begin▁of▁sentence｜>")
 

@@ -166,5 +166,31 @@ TEST(Golden, DequantizeIsBitEqualToTheReference) {
   });
 }
 
+// Benches time what these numbers give: pages of zeros are read from one page, and a code that is NaN spreads.
+TEST(FillRandom, NumbersOfUsefulSize) {
+  for_each_device([](OnDevice& backend) {
+    struct Case {
+      Shape shape;
+      DType type;
+      double least, most;
+    };
+    for (const auto& [shape, type, least, most] : {Case{{50, 999}, DType::bf16, -0.0301, 0.0301},
+                                                   {{50, 999}, DType::e4m3, -240, 240},
+                                                   {{50, 999}, DType::f32, 0x1p-13, 0x1.8p-12},
+                                                   {{5000}, DType::f32, 0.9, 1.1}}) {
+      const HostTensor x(shape, type), other(shape, type);
+      backend.run(op::FillRandom{*x, 1});
+      backend.run(op::FillRandom{*other, 2});
+      i64 distinct = 0;
+      for (i64 i = 0; i < x->numel(); ++i) {
+        ASSERT_GE(get(*x, i), least);
+        ASSERT_LE(get(*x, i), most);
+        distinct += get(*x, i) != get(*other, i) ? 1 : 0;
+      }
+      EXPECT_GT(distinct, x->numel() / 2) << name_of(type);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace fathom

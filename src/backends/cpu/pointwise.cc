@@ -23,6 +23,12 @@ void* at(const Tensor& x, i64 offset) { return static_cast<std::byte*>(x.data())
 // Long rows are worked on in pieces that stay in the nearest cache.
 constexpr i64 kPiece = 2048;
 
+std::uint32_t hash_of(std::uint64_t z) {
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return static_cast<std::uint32_t>(z >> 32);
+}
+
 }  // namespace
 
 void CpuBackend::copy_row(void* y, DType y_type, const void* x, DType x_type, i64 n) const {
@@ -94,6 +100,25 @@ void CpuBackend::run(const op::RmsNorm& op) {
       kernels_.widen(row, in.row(i), element_of(in.dtype), in.width);
       kernels_.rms_norm(row, row, gain, in.width, op.norm.eps);
       kernels_.narrow(out.row(i), element_of(out.dtype), row, in.width);
+    }
+  });
+}
+
+void CpuBackend::run(const op::FillRandom& op) {
+  const Tensor& x = op.x;
+  CHECK(x.dtype() == DType::f32 || x.dtype() == DType::bf16 || x.dtype() == DType::e4m3, "fill_random: {}",
+        name_of(x.dtype()));
+  const i64 n = x.numel(), pieces = (n + kPiece - 1) / kPiece;
+  parallel(pieces, kPiece, [&](i64 begin, i64 end, int) {
+    for (i64 i = begin * kPiece; i < std::min(end * kPiece, n); ++i) {
+      const std::uint32_t bits = hash_of((op.seed << 40) + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u);
+      const float unit = static_cast<float>(bits >> 8) * 0x1p-24f;
+      if (x.dtype() == DType::e4m3)
+        x.as<e4m3_bits>()[i] = static_cast<e4m3_bits>((bits & 0x80u) | (bits >> 8) % 0x78u);
+      else if (x.dtype() == DType::bf16)
+        x.as<bf16_bits>()[i] = float_to_bf16((unit - 0.5f) * 0.06f);
+      else
+        x.as<float>()[i] = x.rank() == 1 ? 0.9f + 0.2f * unit : 0x1p-12f * (0.5f + unit);
     }
   });
 }

@@ -223,8 +223,6 @@ void CudaBackend::run(const op::Advance& op) {
   cuda::advance(stream(), a);
 }
 
-std::optional<i64> CudaBackend::scratch_bytes(const op::FillRandom&) const { return 0; }
-
 void CudaBackend::run(const op::FillRandom& op) { cuda::fill_random(stream(), array_of(op.x), op.seed); }
 
 }  // namespace fathom

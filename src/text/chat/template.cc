@@ -147,7 +147,7 @@ ChatTemplate ChatTemplate::load(const fs::path& model_dir, const std::string& na
 
 ChatTemplate ChatTemplate::load_file(const fs::path& file, const fs::path& model_dir) {
   auto impl = std::make_unique<Impl>();
-  impl->source = read_file(file);
+  impl->source = without_byte_order_mark(read_file(file));
   impl->main = parse_checked(impl->source);
   if (!model_dir.empty()) read_tokens(model_dir, impl->tokens, impl->additional_tokens);
   return ChatTemplate(std::move(impl));

@@ -110,4 +110,10 @@ std::string to_valid_utf8(std::string_view text) {
   return out;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 }  // namespace fathom

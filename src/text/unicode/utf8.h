@@ -24,5 +24,7 @@ inline bool is_valid_utf8(std::string_view text) { return valid_utf8_prefix(text
 std::size_t ill_formed_length(std::string_view text, bool& incomplete);
 // A copy in which each maximal ill-formed part is one U+FFFD.
 std::string to_valid_utf8(std::string_view text);
+// The text without the byte-order mark that some editors put in front of a file.
+std::string_view without_byte_order_mark(std::string_view text);
 
 }  // namespace fathom

@@ -51,5 +51,16 @@ TEST(Utf8, IncompleteIsToldFromWrong) {
   EXPECT_FALSE(incomplete);
 }
 
+TEST(Utf8, OneByteOrderMarkInFrontGoes) {
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF"
+                                    "a"),
+            "a");
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB\xBF\xEF\xBB\xBF"
+                                    "a\xEF\xBB\xBF"),
+            "\xEF\xBB\xBF"
+            "a\xEF\xBB\xBF");
+  EXPECT_EQ(without_byte_order_mark("\xEF\xBB"), "\xEF\xBB");
+}
+
 }  // namespace
 }  // namespace fathom

@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <memory>
 #include <string>
 
 #include "tools/command.h"
 #include "tools/commands.h"
+#include "tools/output.h"
 
 namespace fathom {
 
@@ -12,7 +11,7 @@ void add_hello(CLI::App& app) {
   auto name = std::make_shared<std::string>();
   Command command(app, "hello", "Greet someone");
   command.option("--name", *name, "Whom").required();
-  command.run([name] { fmt::print("Hello, {}!\n", *name); });
+  command.run([name] { print_output("Hello, {}!\n", *name); });
 }
 
 }  // namespace fathom
