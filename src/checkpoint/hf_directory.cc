@@ -67,7 +67,10 @@ void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory) {
       CHECK(file.find(tensor) != nullptr, "{} has no tensor {}, which {} places there", file.path().string(),
             shown(tensor), kIndexFile);
     for (const TensorInfo& stored : file.tensors())
-      if (tensors.contains(stored.name)) add(checkpoint, file, stored);
+      if (tensors.contains(stored.name))
+        add(checkpoint, file, stored);
+      else
+        checkpoint.add_unnamed(stored.name);
   }
 }
 
