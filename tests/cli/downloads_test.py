@@ -49,9 +49,9 @@ class Downloads(Base):
                 (self.model / name).write_bytes(content)
                 self.told([*needles, name], self.weights_commands(self.model))
                 if name == "tokenizer.json":
-                    self.told([*needles, name], [["tokenize", "--model", self.model, "text"]])
+                    self.told([*needles, name], [["tokenize", "--model", self.model]])
                 if name == "tokenizer_config.json":
-                    self.told([*needles, name], [["render", "--model", self.model, self.file("m.json", "[]")]])
+                    self.told([*needles, name], [["render", "--model", self.model]])
             (self.model / name).write_bytes(whole)
         self.ok("verify", self.model)
 
@@ -93,7 +93,7 @@ class Downloads(Base):
         snapshots.mkdir(parents=True)
         shutil.move(self.model, snapshots / "abc")
         for folder in [cache, snapshots, snapshots / "abc"]:
-            for args in self.weights_commands(folder)[2:6] + [["tokenize", "--model", folder, "text"]]:
+            for args in self.weights_commands(folder)[2:6] + [["tokenize", "--model", folder]]:
                 with self.subTest(folder.name, command=args[0]):
                     self.ok(*args)
             shutil.rmtree(self.folder / "out")
