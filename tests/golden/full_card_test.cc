@@ -122,7 +122,7 @@ TEST(FullCard, MixedLongContexts) {
   // Recorded passes take about a mebibyte each, of the reserve; scratch takes nothing.
   const i64 taken = free - room.device->memory()->free;
   EXPECT_LE(taken, (2 + 2 * runner.graphs().recordings()) << 20);
-  std::printf("%lld blocks of cache, %lld preemptions, %.1f MiB taken by %lld recordings\n",
+  std::printf("full card: %lld blocks of cache, %lld preemptions, %.1f MiB taken by %lld recordings\n",
               static_cast<long long>(runner.limits().blocks), static_cast<long long>(engine.scheduler().preemptions()),
               static_cast<double>(taken) / (1 << 20), static_cast<long long>(runner.graphs().recordings()));
 }
