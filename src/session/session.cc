@@ -57,8 +57,9 @@ Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerOption
                   .prompt = std::move(prompt),
                   .sampling = options.sampling,
                   .max_new_tokens = options.max_new_tokens,
-                  .stop_ids = stop_ids_,
+                  .stop_ids = options.stop_ids,
                   .n_logprobs = options.n_logprobs};
+  if (!options.ignore_eos) request.stop_ids.insert(request.stop_ids.end(), stop_ids_.begin(), stop_ids_.end());
   request.sampling.seed += n;
   return request;
 }
