@@ -10,24 +10,6 @@
 namespace fathom {
 namespace {
 
-// Stands in for the ranks while a pass is measured: nobody is there, no memory is touched.
-class AbsentRanks final : public Communicator {
- public:
-  AbsentRanks(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void exchange(std::span<const std::byte>, std::span<std::byte>) override {}
-  void broadcast(std::vector<std::byte>&) override {}
-  void abort() override {}
-
- private:
-  int rank_, size_;
-};
-
-}  // namespace
-
-namespace {
-
 // The largest runs that passes of `tokens` tokens can have, one beside the other though no pass has them all. What a
 // run takes never falls with its tokens or its contexts, so these bound all others.
 std::vector<ops::RunShape> largest_runs(i64 tokens, const Limits& limits, i64 expand_from) {

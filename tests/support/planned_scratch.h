@@ -73,7 +73,8 @@ inline void expect_passes_planned(const Backend& device, const ModelArgs& args, 
   EXPECT_GE(static_cast<i64>(measure.peak()), planned / 4);  // the plan is no guess either
 }
 
-// Shapes of published models, cut to a layer of each kind.
+// Shapes of published models, cut to a layer of each kind; and contexts of which fewer heads are expanded at a time
+// than of some that are shorter.
 inline std::vector<ModelArgs> scratch_models() {
   ModelArgs small, large;  // the reference's 16B defaults; 671B
   small.n_layers = 2, small.n_dense_layers = 1, small.max_seq_len = 163840;
@@ -82,7 +83,9 @@ inline std::vector<ModelArgs> scratch_models() {
   large.n_heads = 128, large.q_lora_rank = 1536, large.n_routed_experts = 256, large.n_activated_experts = 8;
   large.n_shared_experts = 1, large.n_expert_groups = 8, large.n_limited_groups = 4, large.score_func = "sigmoid";
   large.dtype = "fp8";
-  return {small, large};
+  ModelArgs longer = small;
+  longer.max_seq_len = 270000;
+  return {small, large, longer};
 }
 
 }  // namespace fathom::test
