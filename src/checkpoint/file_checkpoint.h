@@ -48,6 +48,8 @@ class FileCheckpoint : public Checkpoint {
   const SafetensorsFile& add_file(const std::filesystem::path& path);
   void add_tensor(const SafetensorsFile& file, const TensorInfo& stored, const std::string& reference_name);
   void add_untranslated(const SafetensorsFile& file, const std::string& stored_name);
+  // A tensor of a file that the index does not name: nothing reads it, but it can be told.
+  void add_unnamed(const std::string& stored_name);
   // Lets `name` mean the tensor `existing` if `name` is absent and `existing` is there.
   void alias(const std::string& name, const std::string& existing);
 

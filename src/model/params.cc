@@ -143,8 +143,8 @@ Weight Params::stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in)
   for (i64 i = 0; i < n; ++i) {
     const Params p = sub(first + i).sub(leaf);
     found.push_back(p.find(out, in, Split::none, store_->stored_format(p.prefix_, args_->format())));
-    CHECK(found.back().format == found.front().format, "{}: experts are stored as {} and as {}", name(leaf),
-          found.front().format->name(), found.back().format->name());
+    CHECK(found.back().format == found.front().format, "tensor {} is stored as {}, that of other experts as {}",
+          store_->stored_name(p.name("weight")), found.back().format->name(), found.front().format->name());
   }
   const Format& format = store_->device_format(*found.front().format, options_->compute);
   Weight all{{}, {}, &format, nullptr, {}, {n, out, in}};
