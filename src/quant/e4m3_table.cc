@@ -1,5 +1,7 @@
 #include "quant/e4m3_table.h"
 
+#include <algorithm>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -41,6 +43,18 @@ i64 look_up_vectors(const e4m3_bits*, const CodeTable&, i64, bf16_bits*) { retur
 
 void look_up(const e4m3_bits* codes, const CodeTable& table, i64 n, bf16_bits* y) {
   for (i64 i = has_vectors() ? look_up_vectors(codes, table, n, y) : 0; i < n; ++i) y[i] = table[codes[i]];
+}
+
+i64 first_nan(const e4m3_bits* codes, i64 n) {
+  constexpr i64 kPiece = 4096;
+  const auto is_nan = [](e4m3_bits code) { return (code & 0x7fu) == 0x7fu; };
+  for (i64 begin = 0; begin < n; begin += kPiece) {
+    const i64 end = std::min(n, begin + kPiece);
+    std::uint8_t any = 0;  // without a branch in the loop, so that it becomes vector instructions
+    for (i64 i = begin; i < end; ++i) any = static_cast<std::uint8_t>(any | (((codes[i] & 0x7fu) + 1u) & 0x80u));
+    if (any != 0) return std::find_if(codes + begin, codes + end, is_nan) - codes;
+  }
+  return -1;
 }
 
 }  // namespace fathom

@@ -14,4 +14,7 @@ using CodeTable = std::array<bf16_bits, 256>;
 // y[i] = table[codes[i]] for i < n, by vector instructions where this processor has them.
 void look_up(const e4m3_bits* codes, const CodeTable& table, i64 n, bf16_bits* y);
 
+// Where the first of n codes that is no number (0x7f or 0xff) stands; -1 when there is none. As fast as memory.
+i64 first_nan(const e4m3_bits* codes, i64 n);
+
 }  // namespace fathom

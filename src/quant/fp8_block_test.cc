@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "quant/e4m3_table.h"
 #include "support/safetensors.h"
 
 namespace fathom {
@@ -156,6 +157,23 @@ TEST(QuantizeActivation, RefusesWidthsThatAreNoMultiples) {
   std::vector<e4m3_bits> codes(130);
   EXPECT_THROW(quantize_activation(x.data(), 130, false, codes.data(), scales.data()), Error);
   EXPECT_NO_THROW(quantize_activation(x.data(), 0, false, codes.data(), scales.data()));
+}
+
+// Every code at places before, in and behind what vector instructions take at once.
+TEST(FirstNan, FindsTheTwoCodesThatAreNoNumber) {
+  std::vector<e4m3_bits> codes(10000, 0x7e);
+  EXPECT_EQ(first_nan(codes.data(), 0), -1);
+  for (const std::size_t place : {0, 1, 63, 4095, 4096, 9999}) {
+    for (int code = 0; code < 256; ++code) {
+      codes[place] = static_cast<e4m3_bits>(code);
+      const bool nan = std::isnan(e4m3_to_float(codes[place]));
+      EXPECT_EQ(first_nan(codes.data(), 10000), nan ? static_cast<i64>(place) : -1) << place << " " << code;
+    }
+    codes[place] = 0xfe;
+  }
+  codes[17] = 0xff, codes[16] = 0x7f;
+  EXPECT_EQ(first_nan(codes.data(), 10000), 16);
+  EXPECT_EQ(first_nan(codes.data(), 16), -1);
 }
 
 }  // namespace
