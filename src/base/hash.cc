@@ -12,12 +12,25 @@ namespace {
 
 struct Context {
   EVP_MD_CTX* openssl = EVP_MD_CTX_new();
-  Context() {
-    CHECK(openssl != nullptr && EVP_DigestInit_ex(openssl, EVP_sha256(), nullptr) == 1, "SHA-256 is unavailable");
+  explicit Context(const EVP_MD* kind) {
+    CHECK(openssl != nullptr && EVP_DigestInit_ex(openssl, kind, nullptr) == 1, "OpenSSL has no such hash");
   }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context() { EVP_MD_CTX_free(openssl); }
+
+  void update(std::span<const std::byte> bytes) {
+    CHECK(EVP_DigestUpdate(openssl, bytes.data(), bytes.size()) == 1, "hashing failed");
+  }
+
+  std::string hex() {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned length = 0;
+    CHECK(EVP_DigestFinal_ex(openssl, digest, &length) == 1, "hashing failed");
+    std::string text;
+    for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
+    return text;
+  }
 };
 
 }  // namespace
@@ -27,7 +40,7 @@ struct Sha256::State {
   std::optional<Context> library;
   ShaStream own;
   State() {
-    if (!has_sha_instructions()) library.emplace();
+    if (!has_sha_instructions()) library.emplace(EVP_sha256());
   }
 };
 
@@ -38,18 +51,19 @@ Sha256::~Sha256() = default;
 
 void Sha256::update(std::span<const std::byte> bytes) {
   if (!state_->library) return state_->own.update(bytes);
-  CHECK(EVP_DigestUpdate(state_->library->openssl, bytes.data(), bytes.size()) == 1, "SHA-256 failed");
+  state_->library->update(bytes);
 }
 
-std::string Sha256::hex() {
-  if (!state_->library) return state_->own.finish_hex();
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned length = 0;
-  CHECK(EVP_DigestFinal_ex(state_->library->openssl, digest, &length) == 1, "SHA-256 failed");
-  std::string text;
-  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
-  return text;
-}
+std::string Sha256::hex() { return state_->library ? state_->library->hex() : state_->own.finish_hex(); }
+
+struct Sha1::State {
+  Context library{EVP_sha1()};
+};
+
+Sha1::Sha1() : state_(std::make_unique<State>()) {}
+Sha1::~Sha1() = default;
+void Sha1::update(std::span<const std::byte> bytes) { state_->library.update(bytes); }
+std::string Sha1::hex() { return state_->library.hex(); }
 
 void update_both(Sha256& a, Sha256& b, std::span<const std::byte> bytes) {
   if (!a.state_->library && !b.state_->library) return update_both(a.state_->own, b.state_->own, bytes);

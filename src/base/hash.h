@@ -1,4 +1,4 @@
-// SHA-256 of bytes, as lower-case hexadecimal text.
+// SHA-256 and SHA-1 of bytes, as lower-case hexadecimal text.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,20 @@ class Sha256 {
 
  private:
   friend void update_both(Sha256& a, Sha256& b, std::span<const std::byte> bytes);
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Not safe against forgery: for names that others gave, such as git's.
+class Sha1 {
+ public:
+  Sha1();
+  ~Sha1();
+  void update(std::span<const std::byte> bytes);
+  // The digest of all bytes so far; the object is spent.
+  std::string hex();
+
+ private:
   struct State;
   std::unique_ptr<State> state_;
 };

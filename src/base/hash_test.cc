@@ -61,5 +61,11 @@ TEST(Sha256, BothAtOnceInPiecesOfAnySize) {
   }
 }
 
+TEST(Hash, Sha1OfTheStandard) {
+  Sha1 hash;
+  for (const std::string_view part : {"a", "", "bc"}) hash.update(std::as_bytes(std::span(part)));
+  EXPECT_EQ(hash.hex(), "a9993e364706816aba3e25717850c26c9cd0d89d");
+}
+
 }  // namespace
 }  // namespace fathom

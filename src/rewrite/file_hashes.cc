@@ -20,8 +20,23 @@ namespace fs = std::filesystem;
 constexpr i64 kMaxListBytes = i64{1} << 30;
 constexpr std::size_t kHashDigits = 64;
 
-bool is_hash(std::string_view text) {
-  return text.size() == kHashDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+constexpr std::size_t kGitHashDigits = 40;
+constexpr std::string_view kGitHash = "git SHA-1";
+
+bool is_hash(std::string_view text, std::size_t digits = kHashDigits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// The digest of a file's bytes behind those that `hash` has.
+template <typename Hash>
+std::string hash_into(Hash& hash, const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  CHECK(file.is_open(), "cannot open {}", path.string());
+  std::vector<char> piece(std::size_t{1} << 20);
+  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)
+    hash.update(std::as_bytes(std::span(piece.data(), static_cast<std::size_t>(file.gcount()))));
+  CHECK(!file.bad(), "cannot read {}", path.string());
+  return hash.hex();
 }
 
 // A name that cannot leave the folder.
@@ -85,15 +100,27 @@ KnownFiles read_known_files(const fs::path& path) {
   return json ? parse_manifest(text, path.string()) : parse_list(text, path.string());
 }
 
-std::string hash_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  CHECK(file.is_open(), "cannot open {}", path.string());
-  std::vector<char> piece(std::size_t{1} << 20);
-  Sha256 hash;
-  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0)
-    hash.update(std::as_bytes(std::span(piece.data(), static_cast<std::size_t>(file.gcount()))));
-  CHECK(!file.bad(), "cannot read {}", path.string());
-  return hash.hex();
+KnownFiles files_of_hub_cache(const fs::path& directory) {
+  KnownFiles files;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    if (!entry.is_symlink()) continue;
+    const std::string target = fs::read_symlink(entry.path()).filename().string();
+    if (is_hash(target) || is_hash(target, kGitHashDigits)) files[entry.path().filename().string()] = {-1, target, {}};
+  }
+  return files;
+}
+
+std::string_view kind_of_hash(std::string_view hash) { return hash.size() == kGitHashDigits ? kGitHash : "SHA-256"; }
+
+std::string hash_file(const fs::path& path, std::string_view kind) {
+  if (kind != kGitHash) {
+    Sha256 hash;
+    return hash_into(hash, path);
+  }
+  Sha1 hash;
+  const std::string start = fmt::format("blob {}", fs::file_size(path));
+  hash.update(std::as_bytes(std::span(start.c_str(), start.size() + 1)));
+  return hash_into(hash, path);
 }
 
 }  // namespace fathom

@@ -220,13 +220,14 @@ std::string compare_file(const fs::path& directory, const std::string& name, con
   const auto size = static_cast<i64>(fs::file_size(path));
   if (known.bytes >= 0 && size != known.bytes)
     return fmt::format("{} has {} bytes instead of {}", shown(name), size, known.bytes);
-  if (hash_file(path) == known.sha256) return {};
+  const std::string_view kind = kind_of_hash(known.hash);
+  if (hash_file(path, kind) == known.hash) return {};
   std::string changed;
   try {
     if (!known.tensors.empty()) changed = changed_tensors(path, known);
   } catch (const Error&) {  // its header is a fault of its own
   }
-  return fmt::format("{} has another SHA-256 than {}...{}", shown(name), known.sha256.substr(0, 12), changed);
+  return fmt::format("{} has another {} than {}...{}", shown(name), kind, known.hash.substr(0, 12), changed);
 }
 
 void compare_hashes(const fs::path& directory, const KnownFiles& known, const VerifyOptions& options,
@@ -279,7 +280,13 @@ VerifyReport verify(const VerifyOptions& options, const std::function<void(i64, 
     report.notes.emplace_back("tensors were not compared with the architecture, because files are damaged");
   const fs::path own = directory / kManifestFile;
   const fs::path against = !options.against.empty() ? options.against : fs::exists(own) ? own : fs::path();
-  if (against.empty()) return report;
+  if (against.empty()) {
+    const KnownFiles known = files_of_hub_cache(directory);
+    if (known.empty()) return report;
+    report.compared_with = "the hashes by which the hub's cache names its files";
+    compare_hashes(directory, known, options, report, progress);
+    return report;
+  }
   if (fs::is_directory(against) && !fs::exists(against / kManifestFile)) {
     compare_directories(files, against, options, report, progress);
     return report;

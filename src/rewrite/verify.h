@@ -25,7 +25,8 @@ struct VerifyReport {
   std::string compared_with;          // empty: there was nothing to compare with
 };
 
-// Checks headers, index, architecture, scales, and contents against `against` or the directory's own manifest.json.
+// Checks headers, index, architecture, scales, and contents against `against`, the directory's own manifest.json, or
+// the names of the files that it links to in the cache of the hub.
 VerifyReport verify(const VerifyOptions& options, const std::function<void(i64 done, i64 total)>& progress = {});
 
 }  // namespace fathom

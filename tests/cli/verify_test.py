@@ -33,6 +33,32 @@ class Verify(Base):
         yield ["generate", "--ckpt-path", self.model, "--input-file", self.file("prompts", "a"), "--max-new-tokens", 1]
         yield ["logits", "--model", self.model, "--ids", "1,2", "--out", self.folder / "logits.safetensors"]
 
+    def hub_cache(self):
+        """The model's files under the names that the hub's cache gives them; the folder with the links."""
+        snapshot, blobs = (self.folder / "models--o--m" / name for name in ["snapshots/abc", "blobs"])
+        snapshot.mkdir(parents=True)
+        blobs.mkdir()
+        for path in self.model.iterdir():
+            data = path.read_bytes()
+            weights = path.suffix == ".safetensors"
+            name = (hashlib.sha256(data) if weights else hashlib.sha1(b"blob %d\0" % len(data) + data)).hexdigest()
+            (blobs / name).write_bytes(data)
+            (snapshot / path.name).symlink_to(f"../../blobs/{name}")
+        return snapshot
+
+    def test_a_hub_cache_names_files_by_their_hashes(self):
+        snapshot = self.hub_cache()
+        self.assertIn("compared with the hashes by which the hub's cache names its files", self.ok("verify", snapshot))
+        report = json.loads(self.ok("verify", snapshot, "--json"))
+        self.assertEqual(report["compared_bytes"], sum(path.stat().st_size for path in self.model.iterdir()))
+        for name, kind in [(MODEL, "SHA-256"), ("tokenizer_config.json", "git SHA-1")]:
+            blob = (snapshot / name).resolve()
+            data = blob.read_bytes()
+            blob.write_bytes(data[:-1] + bytes([data[-1] ^ 0x2A]) if name == MODEL else data + b" ")
+            self.refused(1, ["1 fault", f"{name} has another {kind} than {blob.name[:12]}..."], "verify", snapshot)
+            blob.write_bytes(data)
+        self.ok("verify", snapshot)
+
     def test_codes_that_are_no_numbers_are_found_while_loading(self):
         last = len(self.tensors[CODES][2]) - 1
         for place, code in [(0, 0x7F), (70_001, 0xFF), (last, 0x7F)]:
