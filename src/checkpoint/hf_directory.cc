@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/file_checkpoint.h"
+#include "checkpoint/fused_experts.h"
 #include "checkpoint/json_text.h"
 
 namespace fathom {
@@ -51,14 +52,14 @@ void check_files_exist(const WeightMap& map, const fs::path& directory) {
   fail("{} is incomplete: {}{}, named by {}, is missing", directory.string(), shown(missing.front()), more, kIndexFile);
 }
 
-void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored) {
+void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored, bool divide_experts) {
   if (const auto name = reference_name(stored.name))
     checkpoint.add_tensor(file, stored, *name);
-  else
+  else if (!divide_experts || !add_fused_experts(checkpoint, file, stored))
     checkpoint.add_untranslated(file, stored.name);
 }
 
-void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory) {
+void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory, bool divide_experts) {
   const WeightMap map = read_index(directory / kIndexFile);
   check_files_exist(map, directory);
   for (const auto& [name, tensors] : map) {
@@ -67,7 +68,7 @@ void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory) {
       CHECK(file.find(tensor) != nullptr, "{} has no tensor {}, which {} places there", file.path().string(),
             shown(tensor), kIndexFile);
     for (const TensorInfo& stored : file.tensors())
-      if (tensors.contains(stored.name)) add(checkpoint, file, stored);
+      if (tensors.contains(stored.name)) add(checkpoint, file, stored, divide_experts);
   }
 }
 
@@ -92,14 +93,14 @@ void alias_mtp_tensors(FileCheckpoint& checkpoint) {
 
 }  // namespace
 
-std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory) {
+std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory, bool divide_experts) {
   auto checkpoint = std::make_unique<FileCheckpoint>(directory, 1, true);
   if (fs::exists(directory / kIndexFile)) {
-    add_indexed(*checkpoint, directory);
+    add_indexed(*checkpoint, directory, divide_experts);
   } else {
     for (const fs::path& path : safetensors_files(directory)) {
       const SafetensorsFile& file = checkpoint->add_file(path);
-      for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored);
+      for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored, divide_experts);
     }
   }
   CHECK(!checkpoint->tensors().empty(), "{} holds no tensor of a DeepSeek-V2 or V3 model{}", directory.string(),
