@@ -47,11 +47,12 @@ asan: ## every test under the address and undefined-behaviour sanitizers
 
 # What runs on several threads: the pool, files' pipelines, tokenizers that share a pattern, the CPU backend's loops, ranks,
 # loading, and the engine on a model.
-tsan_tests = base_test partial_file_test stream_test tokenizer_test ops_test parallel_test engine_model_test
+tsan_tests = base_test partial_file_test stream_test tokenizer_test ops_test parallel_test engine_model_test \
+             engine_thread_test server_test cli_serve_test
 tsan: ## the tests that have threads under the thread sanitizer
 	scripts/setup.sh build test
 	scripts/configure.sh tsan ON </dev/null >&2
-	$(call build,tsan) --target $(tsan_tests)
+	$(call build,tsan) --target $(filter-out cli_%,$(tsan_tests)) fathom
 	$(call test,tsan) -R "^($$(echo $(tsan_tests) | tr ' ' '|'))$$"
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS (300)

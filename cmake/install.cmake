@@ -5,7 +5,7 @@ set(installed fathom)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/models/tiny DESTINATION share/fathom/models)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share/fathom)
 if(FATHOM_CUDA AND FATHOM_TESTS)
-  list(APPEND installed cuda_test ops_test device_test engine_model_test golden_test tiny_test)
+  list(APPEND installed cuda_test ops_test device_test engine_model_test full_card_test golden_test tiny_test)
   install(DIRECTORY ${CMAKE_BINARY_DIR}/data/golden ${CMAKE_BINARY_DIR}/data/tiny DESTINATION share/fathom/data)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/scripts/gpu_check.sh DESTINATION bin)
   foreach(bench cuda_bench gpu_kernel_bench)  # where they were built

@@ -35,7 +35,7 @@ run_test() {  # run_test DEVICE PROGRAM [FILTER]
   row test "$(printf '%-18s %-14s %-10s %3d passed %3d failed %3d skipped  %4d s' "$name" "$device" \
     "$( ((status == 0)) && echo ok || echo "status $status")" "$(grep -c '^\[       OK' "$log")" \
     "$(grep -cE '^\[  FAILED  \] .*ms\)' "$log")" "$(grep -cE '^\[  SKIPPED \] .*ms\)' "$log")" $((SECONDS - begin)))"
-  grep -E '^(v[0-9]|perplexity|greedy|eight|fp8_gemm)' "$log" | sed 's/^/          /'
+  grep -E '^(v[0-9]|perplexity|greedy|eight|fp8_gemm|full card)' "$log" | sed 's/^/          /'
   ((status == 0)) || grep -E 'Failure|error:|terminate|Expected|Which|actual' -A3 "$log" | head -40
 }
 
@@ -73,7 +73,10 @@ row gpu "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,
 row program "$("$fathom" --version)"
 
 if wants tests; then
-  for name in cuda_test ops_test device_test engine_model_test golden_test tiny_test; do run_test cuda "$name"; done
+  for name in cuda_test ops_test device_test engine_model_test full_card_test golden_test tiny_test; do
+    run_test cuda "$name"
+  done
+  FATHOM_FULL_CARD_CONFIG=$source_dir/configs/config_16B.json run_test cuda full_card_test
 fi
 if wants portable; then
   run_test cuda-portable device_test

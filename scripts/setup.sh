@@ -5,8 +5,8 @@
 set -euo pipefail
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev libcli11-dev
-                libedit-dev libutf8proc-dev libssl-dev xz-utils)
-test_packages=(libgtest-dev python3 git)
+                libedit-dev libutf8proc-dev libssl-dev libboost1.81-dev xz-utils)
+test_packages=(libgtest-dev python3 git curl)
 ci_packages=(clang clang-format clang-tidy libclang-rt-14-dev)
 
 packages=()

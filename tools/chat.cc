@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "model/source.h"
@@ -8,6 +7,7 @@
 #include "tools/command.h"
 #include "tools/commands.h"
 #include "tools/conversation_loop.h"
+#include "tools/embedded_model.h"
 #include "tools/model_flags.h"
 #include "tools/output.h"
 
@@ -27,16 +27,6 @@ struct ChatFlags {
   ModelFlags run;
   AnswerFlags answer;
 };
-
-// Where the embedded model lies: beside an installed program, else in the source tree.
-std::string embedded_model() {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  for (const std::filesystem::path& place :
-       {program.parent_path() / "../share/fathom/models/tiny", std::filesystem::path(FATHOM_SOURCE_DIR "/models/tiny")})
-    if (std::filesystem::exists(place / "config.json", error)) return place.lexically_normal().string();
-  fail("the embedded model is not at {}/models/tiny; name a model: fathom chat DIR", FATHOM_SOURCE_DIR);
-}
 
 class Chat {
  public:

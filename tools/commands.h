@@ -13,6 +13,7 @@ void add_synth(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_fp8_cast(CLI::App& app);
 void add_quantize(CLI::App& app);

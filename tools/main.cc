@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("fathom ") + FATHOM_VERSION);
   fathom::add_chat(app);
+  fathom::add_serve(app);
   fathom::add_generate(app);
   fathom::add_logits(app);
   fathom::add_tokenize(app);

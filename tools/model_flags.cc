@@ -75,13 +75,14 @@ void tell_of_model(const ModelArgs& args) {
   if (args.n_mtp_layers > 0) print_note("{} not used\n", mtp_layers_text(args));
 }
 
-Session load_session(const ModelSource& source, const ModelFlags& flags) {
+Session load_session(const ModelSource& source, const ModelFlags& flags, const LoadProgress& progress) {
   check_weights(source, flags);
   warn_of_idle_flags(flags, source.args);
   constexpr i64 kShown = i64{1} << 28;  // bytes; smaller models load at once
   ProgressLine line;
   Session session(source, flags.backend(), flags.options(), [&](i64 done, i64 total) {
     if (total > kShown) line.show(done, total);
+    if (progress) progress(done, total);
   });
   tell_of_model(source.args);
   return session;

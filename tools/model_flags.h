@@ -1,6 +1,7 @@
 // Flags that several commands share: how the model is run and how tokens are drawn.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,7 +43,8 @@ ModelSource open_named_model(const std::string& model, const std::string& config
 void tell_of_model(const ModelArgs& args);
 
 // The model on its device, its weights checked; tells of it; shows on a terminal how far the weights are read.
-Session load_session(const ModelSource& source, const ModelFlags& flags);
+using LoadProgress = std::function<void(i64 done, i64 total)>;  // bytes of weights
+Session load_session(const ModelSource& source, const ModelFlags& flags, const LoadProgress& progress = {});
 
 // --compute --gemm --attn --threads --device --mmap: for every command that runs a model.
 void add_compute_flags(Command& command, ModelFlags& flags);

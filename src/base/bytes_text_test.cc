@@ -16,5 +16,11 @@ TEST(BytesText, ThreeDigitsAtMost) {
   EXPECT_EQ(bytes_text(i64{2'000'000'000'000'000}), "2.0 PB");
 }
 
+TEST(MemoryText, IsNeverZeroForSomething) {
+  EXPECT_EQ(memory_text(i64{5} << 28), "1.25 GiB");
+  EXPECT_EQ(memory_text(i64{12} << 20), "12.0 MiB");
+  EXPECT_EQ(memory_text(3584), "3.5 KiB");
+}
+
 }  // namespace
 }  // namespace fathom

@@ -3,9 +3,10 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "base/threads.h"
 
 namespace fathom {
 
@@ -41,11 +42,7 @@ struct Stage::State {
 
 Stage::Stage(std::function<void(i64)> work) : state_(std::make_unique<State>()) {
   state_->work = std::move(work);
-  try {
-    state_->thread = std::thread([state = state_.get()] { state->loop(); });
-  } catch (const std::system_error& error) {
-    fail("cannot start a thread ({}); allow more of them, or more memory (ulimit -u, -v, -s)", error.what());
-  }
+  state_->thread = start_thread([state = state_.get()] { state->loop(); });
 }
 
 Stage::~Stage() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <exception>
 #include <fstream>
@@ -12,6 +13,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/machine.h"
 
 namespace fathom {
 
@@ -123,7 +126,9 @@ int physical_cores() {
     if (!std::getline(in, siblings)) siblings = std::to_string(cpu);
     cores.insert(siblings);
   }
-  return std::max<int>(1, static_cast<int>(cores.size()));
+  auto count = static_cast<double>(cores.size());
+  if (const auto quota = processor_quota()) count = std::min(count, std::ceil(*quota));
+  return std::max(1, static_cast<int>(count));
 }
 
 }  // namespace fathom

@@ -25,7 +25,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// Physical cores available to this process (its affinity mask, one a core).
+// Physical cores available to this process: of its affinity mask, one a core, at most what its control groups allow.
 int physical_cores();
 
 }  // namespace fathom

@@ -1,5 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
+#include "base/model_folder.h"
 #include "checkpoint/file_checkpoint.h"
 
 namespace fathom {
@@ -26,10 +27,10 @@ const Format* Checkpoint::format(const std::string& matrix, const Format& config
   return data == nullptr ? nullptr : find_format(data->dtype, find(matrix + ".scale") != nullptr, configured);
 }
 
-std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& path, int rank, int world_size) {
-  CHECK(fs::exists(path), "{} does not exist", path.string());
-  CHECK(fs::is_directory(path), "{} is a file; name the directory of the checkpoint", path.string());
+std::unique_ptr<Checkpoint> open_checkpoint(const fs::path& named, int rank, int world_size) {
+  const fs::path path = model_directory(named);
   CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank {} of world size {}", rank, world_size);
+  check_model_files(path);
   CHECK(!fs::exists(path / kUnfinishedFile),
         "{} holds an unfinished conversion ({}); run the same command again to finish it", path.string(),
         kUnfinishedFile);

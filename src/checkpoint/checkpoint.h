@@ -44,7 +44,7 @@ class Checkpoint {
   virtual const TensorInfo* find(std::string_view name) const = 0;
   // What the files call the tensor of this name, or would call it: for messages.
   virtual std::string stored_name(const std::string& name) const { return name; }
-  // Names in the files that are no tensors of the family.
+  // Names in the files that are no tensors of the family, or that the index does not have, which is then said behind.
   virtual std::vector<std::string> untranslated() const { return {}; }
   // The format of a matrix ("layers.3.attn.wo"), told by its tensors. What they do not tell, such as how activations
   // are rounded beside them, is as in `configured`. nullptr when there is no such matrix, or its format is not known.

@@ -95,6 +95,7 @@ TEST_F(CheckpointFolder, IndexDecidesWhichFilesCount) {
   ASSERT_EQ(checkpoint->tensors().size(), 2u);
   EXPECT_EQ(checkpoint->find("embed.weight")->shape, (Shape{4, 2}));
   EXPECT_EQ(checkpoint->find("head.weight"), nullptr);  // in a file, but not in the index
+  EXPECT_EQ(checkpoint->untranslated(), std::vector<std::string>{"lm_head.weight (not in the index)"});
   EXPECT_EQ(checkpoint->shards(), 1);
   std::vector<std::byte> part(4);
   checkpoint->read(*checkpoint->find("embed.weight"), {0, 2, 1}, part);

@@ -134,6 +134,10 @@ void FileCheckpoint::add_untranslated(const SafetensorsFile& file, const std::st
   untranslated_.push_back(shown(stored_name));
 }
 
+void FileCheckpoint::add_unnamed(const std::string& stored_name) {
+  untranslated_.push_back(shown(stored_name) + " (not in the index)");
+}
+
 void FileCheckpoint::alias(const std::string& name, const std::string& existing) {
   const auto found = index_.find(existing);
   if (found == index_.end() || index_.contains(name)) return;

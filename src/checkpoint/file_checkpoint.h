@@ -57,6 +57,8 @@ class FileCheckpoint : public Checkpoint {
   }
   void add_tensor(const StoredTensor& stored, const std::string& reference_name);
   void add_untranslated(const SafetensorsFile& file, const std::string& stored_name);
+  // A tensor of a file that the index does not name: nothing reads it, but it can be told.
+  void add_unnamed(const std::string& stored_name);
   // Lets `name` mean the tensor `existing` if `name` is absent and `existing` is there.
   void alias(const std::string& name, const std::string& existing);
 

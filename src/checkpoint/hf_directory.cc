@@ -1,10 +1,12 @@
 // Hugging Face directories.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
+#include "base/model_folder.h"
 #include "checkpoint/file_checkpoint.h"
 #include "checkpoint/fused_experts.h"
 #include "checkpoint/json_text.h"
@@ -30,7 +32,7 @@ void check_file_name(const std::string& file, const std::string& tensor, const s
 
 WeightMap read_index(const fs::path& path) {
   const std::string name = path.string();
-  const json index = parse_json(read_file(path, kMaxIndexBytes), name);
+  const json index = parse_json(read_model_file(path, kMaxIndexBytes), name);
   CHECK(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
         "{} has no object \"weight_map\"", name);
   WeightMap map;
@@ -49,7 +51,8 @@ void check_files_exist(const WeightMap& map, const fs::path& directory) {
     if (!fs::exists(directory / file)) missing.push_back(file);
   if (missing.empty()) return;
   const std::string more = missing.size() > 1 ? fmt::format(" (and {} more)", missing.size() - 1) : "";
-  fail("{} is incomplete: {}{}, named by {}, is missing", directory.string(), shown(missing.front()), more, kIndexFile);
+  fail("{} is incomplete: {}{}, named by {}, is missing; finish the download", directory.string(),
+       shown(missing.front()), more, kIndexFile);
 }
 
 void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored, bool divide_experts) {
@@ -68,14 +71,17 @@ void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory, bool div
       CHECK(file.find(tensor) != nullptr, "{} has no tensor {}, which {} places there", file.path().string(),
             shown(tensor), kIndexFile);
     for (const TensorInfo& stored : file.tensors())
-      if (tensors.contains(stored.name)) add(checkpoint, file, stored, divide_experts);
+      if (tensors.contains(stored.name))
+        add(checkpoint, file, stored, divide_experts);
+      else
+        checkpoint.add_unnamed(stored.name);
   }
 }
 
 bool ties_embeddings(const fs::path& directory) {
   const fs::path path = directory / "config.json";
   if (!fs::exists(path)) return false;
-  const json config = parse_json(read_file(path, kMaxConfigBytes), path.string());
+  const json config = parse_json(read_model_file(path, kMaxConfigBytes), path.string());
   return config.is_object() && config.value("tie_word_embeddings", json(false)) == json(true);
 }
 
@@ -91,6 +97,18 @@ void alias_mtp_tensors(FileCheckpoint& checkpoint) {
   }
 }
 
+// Tensors of other quantisation layouts, whose names tell them whatever the configuration says.
+void check_layout(const FileCheckpoint& checkpoint) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 6> kLayouts = {
+      std::pair{".qweight", "AWQ or GPTQ"},     {".qzeros", "AWQ or GPTQ"},  {".g_idx", "GPTQ"},
+      {".weight_packed", "compressed-tensors"}, {".absmax", "bitsandbytes"}, {"__nf4", "bitsandbytes"}};
+  for (const std::string& name : checkpoint.untranslated())
+    for (const auto& layout : kLayouts)
+      CHECK(!name.ends_with(layout.first),
+            "{} is quantised as {} does it (tensor {}), which is not supported; get the model's FP8 or bf16 checkpoint",
+            checkpoint.description(), layout.second, name);
+}
+
 }  // namespace
 
 std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory, bool divide_experts) {
@@ -103,6 +121,7 @@ std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory, boo
       for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored, divide_experts);
     }
   }
+  check_layout(*checkpoint);
   CHECK(!checkpoint->tensors().empty(), "{} holds no tensor of a DeepSeek-V2 or V3 model{}", directory.string(),
         checkpoint->untranslated().empty() ? "" : "; the first is " + checkpoint->untranslated().front());
   if (ties_embeddings(directory)) checkpoint->alias("head.weight", "embed.weight");

@@ -60,18 +60,21 @@ i64 PassBuffers::bytes(const ModelArgs& args, const Limits& limits) {
   return static_cast<i64>(measure.peak());
 }
 
-PassBuffers::Inputs PassBuffers::largest(i64 tokens, i64 sequences, i64 max_context, bool expanded) const {
-  const Sequences all{.positions = positions_.narrow(0, 0, tokens),
-                      .slots = slots_.narrow(0, 0, tokens),
-                      .seq_starts = seq_starts_.narrow(0, 0, sequences + 1),
-                      .context_lens = context_lens_.narrow(0, 0, sequences),
-                      .context_starts = context_starts_.narrow(0, 0, sequences + 1),
-                      .block_tables = block_tables_.narrow(0, 0, sequences),
-                      .total_context = sequences * max_context,
-                      .max_context = max_context,
-                      .expanded = expanded};
-  return {{.ids = ids_.narrow(0, 0, tokens), .logit_rows = logit_rows_, .runs = {all}},
-          {.rows = sampling_, .seen = seen_}};
+PassBuffers::Inputs PassBuffers::largest(i64 tokens, std::span<const ops::RunShape> runs) const {
+  Inputs inputs{{.ids = ids_.narrow(0, 0, tokens), .logit_rows = logit_rows_, .runs = {}},
+                {.rows = sampling_, .seen = seen_}};
+  for (const ops::RunShape& run : runs)
+    inputs.batch.runs.push_back({.positions = positions_.narrow(0, run.first_token, run.tokens),
+                                 .slots = slots_.narrow(0, run.first_token, run.tokens),
+                                 .seq_starts = seq_starts_.narrow(0, 0, run.count + 1),
+                                 .context_lens = context_lens_.narrow(0, 0, run.count),
+                                 .context_starts = context_starts_.narrow(0, 0, run.count + 1),
+                                 .block_tables = block_tables_.narrow(0, 0, run.count),
+                                 .first_token = run.first_token,
+                                 .total_context = run.total_context,
+                                 .max_context = run.max_context,
+                                 .expanded = run.expanded});
+  return inputs;
 }
 
 Tensor PassBuffers::log(i64 count) const {

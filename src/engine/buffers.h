@@ -1,6 +1,7 @@
 // PassBuffers: a pass's inputs at their fixed places on the device.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "engine/limits.h"
@@ -22,8 +23,9 @@ class PassBuffers {
     Batch batch;
     SampleArgs sampling;
   };
-  // A batch of `sequences` sequences with `tokens` tokens, all of which attend in one way, for measuring.
-  Inputs largest(i64 tokens, i64 sequences, i64 max_context, bool expanded) const;
+  // A batch of `tokens` tokens for measuring: its runs have these shapes, and need not fit together. The most rows of
+  // logits are wanted.
+  Inputs largest(i64 tokens, std::span<const ops::RunShape> runs) const;
   // The plan's inputs, uploaded. What has an entry a sequence goes in one piece, and the log is emptied. Sequences with
   // `expand_from` new tokens are expanded: see ops::attention_runs.
   Inputs upload(Backend& backend, const StepPlan& plan, i64 expand_from);

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "model/manifest.h"
+#include "support/planned_scratch.h"
 
 namespace fathom {
 namespace {
@@ -39,10 +40,22 @@ TEST(Memory, TooLittleIsToldWithNumbersAndOptions) {
   EXPECT_EQ(refusal(0, 20 * kGiB), "");  // 108 blocks fit, a sequence has 100
   const std::string too_little = refusal(0, 19 * kGiB);
   for (const char* part : {"GPU 0 (a card)", "10.00 GiB of weights", "2.00 GiB of scratch", "6.25 GiB of cache",
-                           "1600 tokens", "19.00 of 100.00 GiB are free", "--max-seq-len", "--cache-tokens"})
+                           "1600 tokens", "19.00 GiB of 100.00 GiB are free", "--max-seq-len", "--cache-tokens"})
     EXPECT_NE(too_little.find(part), std::string::npos) << part << " in: " << too_little;
   EXPECT_NE(refusal(301, 32 * kGiB), "");
   EXPECT_NE(refusal(1, 11 * kGiB), "");  // not even the weights
+}
+
+TEST(Memory, TheMachinesMemoryIsToldInFit) {
+  const MemoryNeed need{100 << 20, 20 << 20, 1 << 18};
+  try {
+    fitting_blocks(need, limits_of(0), DeviceMemory{"this control group", 150 << 20, 1 << 30, true});
+    FAIL();
+  } catch (const Error& error) {
+    for (const char* part : {"this control group is too small: 100.0 MiB of weights, 20.0 MiB of scratch",
+                             "25.0 MiB of cache for 1600 tokens", "150.0 MiB of 1.00 GiB are free", "--mmap"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in: " << error.what();
+  }
 }
 
 // The dry measure counts what the manifest lists; the absorbed form keeps wkv_b as two bf16 matrices, and there is a
@@ -64,6 +77,17 @@ TEST(Memory, WeightsAreThoseOfTheManifest) {
   RunnerOptions more = options;
   more.limits.max_tokens *= 4;
   EXPECT_GT(measure_memory(args, more).scratch, need.scratch);
+}
+
+TEST(Memory, EveryPassIsInThePlan) {
+  const CpuBackend cpu(2);
+  for (const ModelArgs& args : test::scratch_models())
+    for (const AttnImpl attn : {AttnImpl::absorb, AttnImpl::naive})
+      for (const auto& [tokens, sequences] : {std::pair<i64, i64>{512, 8}, {4096, 64}, {100, 100}}) {
+        SCOPED_TRACE(fmt::format("{} heads, passes of {} tokens", args.n_heads, tokens));
+        test::expect_passes_planned(
+            cpu, args, {.limits = {.max_tokens = tokens, .max_sequences = sequences}, .compute = {.attn = attn}}, 100);
+      }
 }
 
 // A device that takes more scratch for one token than for many, as one that divides its context does.

@@ -23,15 +23,20 @@ RunnerOptions resolved(RunnerOptions options, const ModelArgs& args, Backend& ba
         "a runner needs room: {} tokens, {} sequences, {} blocks of {}, {} steps", limits.max_tokens,
         limits.max_sequences, limits.blocks, limits.block_size, limits.max_steps);
   const auto memory = backend.memory();
-  if (memory) fitting_blocks(measure_memory(args, options, store), limits, memory);
+  if (!memory) return options;
+  MemoryNeed need = measure_memory(args, options, store);
+  if (memory->host && options.map) need.weights = 0;
+  const i64 blocks = fitting_blocks(need, limits, memory);
+  if (memory->host) limits.blocks = blocks;
   return options;
 }
 
-// The blocks that fit beside what is there by now.
+// The blocks that fit beside what is there by now. The host's memory is shared out before, as it is taken later.
 i64 blocks_beside(const Backend& backend, const ModelArgs& args, const RunnerOptions& options) {
   MemoryNeed only_cache;
   only_cache.block = LatentCache::block_bytes(args, args.n_layers, options.limits.block_size, options.compute.compute);
-  return fitting_blocks(only_cache, options.limits, backend.memory());
+  const auto memory = backend.memory();
+  return fitting_blocks(only_cache, options.limits, memory && !memory->host ? memory : std::nullopt);
 }
 
 }  // namespace
@@ -94,6 +99,13 @@ void Runner::check(const StepPlan& plan) const {
   for (const std::int32_t length : plan.context_lens)
     CHECK(length + plan.steps - 1 <= limits.max_seq_len, "a sequence of {} tokens; the limit is {}",
           length + plan.steps - 1, limits.max_seq_len);
+  for (i64 s = 0; s < plan.sequences(); ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    for (auto t = static_cast<std::size_t>(plan.seq_starts[at]); t < static_cast<std::size_t>(plan.seq_starts[at + 1]);
+         ++t)
+      CHECK(plan.positions[t] >= 0 && plan.positions[t] < plan.context_lens[at],
+            "position {} in a sequence of {} tokens", plan.positions[t], plan.context_lens[at]);
+  }
   for (const std::int32_t block : plan.blocks)
     CHECK(block >= 0 && block < cache_.blocks(), "block {} of a cache of {}", block, cache_.blocks());
 }
@@ -101,14 +113,17 @@ void Runner::check(const StepPlan& plan) const {
 Runner::Pass Runner::prepare(const StepPlan& plan) {
   check(plan);
   auto [batch, sampling] = buffers_.upload(backend_, plan, expand_from());
+  steps_left_ = plan.steps;
   if (!steps_alone(plan)) return {batch, sampling, {}};
   Sequences& sequences = batch.runs.front();
-  sequences.max_context = DecodeGraphs::rounded_context(sequences.max_context + plan.steps - 1);
+  sequences.max_context =
+      std::min(DecodeGraphs::rounded_context(sequences.max_context + plan.steps - 1), args_.max_seq_len);
   sequences.total_context = batch.tokens() * sequences.max_context;
   return {batch, sampling, buffers_.log(batch.tokens())};
 }
 
 void Runner::enqueue(const Pass& pass) {
+  CHECK(!pass.log.defined() || steps_left_-- > 0, "a pass is enqueued more often than its plan has steps");
   const auto call = [this, pass] {
     const ArenaScope scope(arena_);
     Context ctx = context();
@@ -134,15 +149,19 @@ StepResult Runner::run(const StepPlan& plan) {
   return result;
 }
 
+// Logits of the rows that the batch wants; undefined when it wants none.
+Tensor Runner::compute(Context& ctx, const Batch& batch, const HiddenHook& hidden) {
+  if (batch.logit_rows.dim(0) > 0) return model_(ctx, batch, cache_, hidden);
+  model_.forward(ctx, batch, cache_, hidden);
+  return {};
+}
+
 // Any plan of one pass.
 StepResult Runner::run_once(const StepPlan& plan, const Pass& pass) {
   const ArenaScope scope(arena_);
   Context ctx = context();
-  if (plan.rows() == 0) {
-    model_.forward(ctx, pass.batch, cache_);
-    return {};
-  }
-  const Tensor logits = model_(ctx, pass.batch, cache_);
+  const Tensor logits = compute(ctx, pass.batch);
+  if (!logits.defined()) return {};
   const Tensor drawn = ops::sample(ctx, logits, pass.sampling);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(plan.rows()));
   backend_.download(ids.data(), drawn);
@@ -172,11 +191,8 @@ Runner::Outputs Runner::forward(const StepPlan& plan, bool hidden) {
       outputs.hidden.emplace_back(static_cast<std::size_t>(h.numel()));
       backend_.download(outputs.hidden.back().data(), h);
     };
-  if (plan.rows() == 0) {
-    model_.forward(ctx, batch, cache_, hook);
-    return outputs;
-  }
-  const Tensor logits = model_(ctx, batch, cache_, hook);
+  const Tensor logits = compute(ctx, batch, hook);
+  if (!logits.defined()) return outputs;
   outputs.logits.resize(static_cast<std::size_t>(logits.numel()));
   backend_.download(outputs.logits.data(), logits);
   return outputs;

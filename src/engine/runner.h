@@ -31,7 +31,8 @@ class Runner final : public StepRunner {
   };
   // The first half of run(), for benches: checks and uploads. A plan that decodes is shaped for its last step.
   Pass prepare(const StepPlan& plan);
-  // Enqueues one pass and the drawing of its tokens; a recorded one is replayed.
+  // Enqueues one pass and the drawing of its tokens; a recorded one is replayed. Of a pass that makes itself the next
+  // one, as often as its plan has steps.
   void enqueue(const Pass& pass);
 
   // A pass without drawing, for tools that look at the numbers themselves.
@@ -59,6 +60,7 @@ class Runner final : public StepRunner {
   Context context() { return {backend_, arena_, comm_, options_.compute}; }
   void check(const StepPlan& plan) const;
   bool steps_alone(const StepPlan& plan) const;
+  Tensor compute(Context& ctx, const Batch& batch, const HiddenHook& hidden = {});
   StepResult run_once(const StepPlan& plan, const Pass& pass);
 
   Backend& backend_;
@@ -72,6 +74,7 @@ class Runner final : public StepRunner {
   i64 arena_bytes_ = 0;
   Arena arena_;
   LatentCache cache_;
+  i64 steps_left_ = 0;   // of the plan that was prepared, where a pass makes itself the next one
   DecodeGraphs graphs_;  // of passes over all of the above
 };
 

@@ -143,7 +143,9 @@ void read_quantization(ModelArgs& args, const Section& config) {
   CHECK(object->is_object(), "{}: quantization_config must be an object, not {}", config.source, shown_json(*object));
   const Section quant{*object, config.source};
   const std::string method = quant.text("quant_method", "none");
-  CHECK(method == "fp8", "{}: weights quantised as \"{}\" are not supported; only fp8 in blocks of 128 x 128",
+  CHECK(method == "fp8",
+        "{}: weights quantised as \"{}\" are not supported, only fp8 in blocks of 128 x 128; get the model's FP8 or "
+        "bf16 checkpoint",
         config.source, shown(method));
   CHECK(quant.text("fmt", "e4m3") == "e4m3", "{}: quantization_config fmt is \"{}\"; only \"e4m3\" is supported",
         config.source, shown(quant.text("fmt", "")));

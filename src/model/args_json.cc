@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/model_folder.h"
 #include "base/names.h"
 #include "checkpoint/json_text.h"
 
@@ -131,7 +131,7 @@ void validate_named(const ModelArgs& args, const std::string& source_name) {
 
 void add_generation_config(ModelArgs& args, const std::filesystem::path& file) {
   const std::string name = file.string();
-  const json config = parse_json(read_file(file, kMaxConfigBytes), name);
+  const json config = parse_json(read_model_file(file, kMaxConfigBytes), name);
   CHECK(config.is_object(), "{}: a JSON object is expected", name);
   for (const i64 id : parse_eos_ids(config, name))
     if (std::find(args.eos_token_ids.begin(), args.eos_token_ids.end(), id) == args.eos_token_ids.end())
@@ -182,7 +182,7 @@ ModelArgs parse_model_args(std::string_view json_text, const std::string& source
 }
 
 ModelArgs load_model_args(const std::filesystem::path& config_file) {
-  return parse_model_args(read_file(config_file, kMaxConfigBytes), config_file.string());
+  return parse_model_args(read_model_file(config_file, kMaxConfigBytes), config_file.string());
 }
 
 ModelArgs load_model_args_of(const std::filesystem::path& model_dir) {

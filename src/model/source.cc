@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/model_folder.h"
 #include "checkpoint/synthetic.h"
 #include "model/manifest.h"
 #include "model/paired_rope.h"
@@ -58,7 +59,7 @@ std::optional<SyntheticName> parse_synthetic_name(const std::string& name) {
 
 ModelArgs load_config(const fs::path& file_or_directory) {
   CHECK(fs::exists(file_or_directory), "configuration {} does not exist", file_or_directory.string());
-  return fs::is_directory(file_or_directory) ? load_model_args_of(file_or_directory)
+  return fs::is_directory(file_or_directory) ? load_model_args_of(model_directory(file_or_directory))
                                              : load_model_args(file_or_directory);
 }
 
@@ -81,9 +82,7 @@ ModelSource open_model(const std::string& path_or_synthetic, const std::string& 
     source.args.validate_world_size(world_size);
     return source;
   }
-  const fs::path directory = path_or_synthetic;
-  CHECK(fs::exists(directory), "model {} does not exist", directory.string());
-  CHECK(fs::is_directory(directory), "{} is a file; name the directory of the model", directory.string());
+  const fs::path directory = model_directory(path_or_synthetic);
   ModelSource source;
   source.args = config_file.empty() ? load_model_args_of(directory) : load_config(config_file);
   source.args.validate_world_size(world_size);

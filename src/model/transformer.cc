@@ -56,6 +56,10 @@ Transformer::Transformer(const Params& p)
 
 Normed Transformer::forward(Context& ctx, const Batch& batch, const LatentCache& cache,
                             const HiddenHook& hidden) const {
+  for (const Sequences& run : batch.runs)
+    CHECK(run.max_context <= freqs_.dim(0),
+          "a context of {} tokens, but the model was built with positions for {} (max_seq_len)", run.max_context,
+          freqs_.dim(0));
   const Tensor h = embed_(ctx, batch.ids);
   Normed x = layers_.front().attn_norm()(h);
   for (std::size_t i = 0; i < layers_.size(); ++i) {

@@ -35,6 +35,7 @@ class Transformer {
   explicit Transformer(const Params& p);
 
   // The norm of the residual stream after the last block: float32 [T, dim]. Writes the pass's tokens into the cache.
+  // Throws Error when a context is longer than max_seq_len; positions on the device must be below the contexts.
   Normed forward(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;
   // Logits float32 [N, vocab_size] of the tokens batch.logit_rows.
   Tensor operator()(Context& ctx, const Batch& batch, const LatentCache& cache, const HiddenHook& hidden = {}) const;

@@ -12,8 +12,9 @@ namespace {
 
 // Frequencies and tables of the rotation, which some programs save with the weights.
 bool is_derived(std::string_view name) {
-  constexpr std::array kEnds = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
-  return std::any_of(kEnds.begin(), kEnds.end(), [&](const char* end) { return name.ends_with(end); });
+  constexpr std::array kNames = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"};
+  return std::any_of(kNames.begin(), kNames.end(),
+                     [&](const char* part) { return name.find(part) != std::string_view::npos; });
 }
 
 // Plain numbers are read from either type, whatever the configuration says.

@@ -43,6 +43,10 @@ class WeightStore {
   friend class Params;
   // True when nothing is read.
   bool dry() const { return records_ || checkpoint_ == nullptr; }
+  // What the checkpoint's files call this tensor.
+  std::string stored_name(const std::string& name) const {
+    return checkpoint_ == nullptr ? name : checkpoint_->stored_name(name);
+  }
   // The format in which the checkpoint has this matrix; `configured` where it does not say.
   const Format& stored_format(const std::string& matrix, const Format& configured) const;
   // The format in which the device gets it: the same, or numbers of type `compute` where the device can do nothing

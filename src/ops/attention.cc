@@ -33,10 +33,12 @@ void attend_expanded(Context& ctx, const Tensor& o, const Tensor& q, const Laten
   const auto [kv, k_pe] = split(rows, c, rope);
   const i64 bytes = std::max<i64>(total, 1) * (nope + v) * size_of(ctx.options.compute),
             group = args.wk_b.defined() ? std::clamp<i64>(kExpandedBytes / bytes, 1, heads) : heads;
+  // Never less for a longer context, so that the largest pass bounds the others.
+  const Tensor slab = ctx.arena.empty({std::min(std::max(kExpandedBytes, group * bytes), heads * bytes)}, DType::u8);
   for (i64 first = 0; first < heads; first += group) {
     const ArenaScope scope(ctx.arena);
     const i64 n = std::min(group, heads - first);
-    const Tensor expanded = ctx.arena.empty({total, n, nope + v}, ctx.options.compute);
+    const Tensor expanded(slab.data(), ctx.options.compute, {total, n, nope + v}, slab.device());
     expand(ctx, expanded, kv, args, first);
     run(ctx, op::AttendExpanded{o.narrow(1, first, n), q.narrow(1, first, n), expanded, k_pe, s, args.scale});
   }

@@ -21,10 +21,11 @@ class Graph {
   virtual i64 operations() const = 0;  // device operations in it, for reports
 };
 
-// Memory of a device that has its own.
+// Memory of a device.
 struct DeviceMemory {
-  std::string device;  // for messages: "GPU 0 (NVIDIA H200, 140 GiB)"
+  std::string device;  // for messages: "GPU 0 (NVIDIA H200, 140 GiB)", "this machine"
   i64 free = 0, total = 0;
+  bool host = false;  // the machine's own, which is taken only as it is touched
 };
 
 class Backend {
@@ -37,7 +38,7 @@ class Backend {
   virtual void upload(const Tensor& y, const void* host) = 0;  // contiguous; host bytes may go at return
   virtual void download(void* host, const Tensor& x) = 0;      // waits; not inside a pass
   virtual void synchronize() = 0;                              // waits; not inside a pass
-  // The device's own memory; nothing where it is that of the machine.
+  // The memory that it has; nothing where that is not known.
   virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
   // Whether it works while the host goes on, and can advance: then several decode passes are planned at once, so that
   // it never waits for the host.
@@ -57,6 +58,10 @@ class Backend {
   // and key of one head cost 2 (576 + 512) operations; expanded they cost 2 (192 + 128), and each key 2 * 512 * 256
   // once for all new tokens of its sequence: by operations the forms meet at 171.
   virtual i64 expand_from() const { return 171; }
+
+  // Tokens of a pass that read a prompt fast enough: where there are more, reading the weights is little beside the
+  // work.
+  virtual i64 prompt_chunk() const { return 512; }
 
   // The kernel that computes such a product and how it is divided, in one line; empty where there is no choice.
   virtual std::string explain(const ProductCase& /*product*/) const { return {}; }

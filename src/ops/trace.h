@@ -43,6 +43,9 @@ class TraceBackend final : public Backend {
     return like_ != nullptr ? like_->dequantizes(format) : Backend::dequantizes(format);
   }
 
+  i64 prompt_chunk() const override { return like_ != nullptr ? like_->prompt_chunk() : Backend::prompt_chunk(); }
+  i64 expand_from() const override { return like_ != nullptr ? like_->expand_from() : Backend::expand_from(); }
+
   void lend(const Tensor& scratch) override {
     if (inner_ != nullptr) inner_->lend(scratch);
   }

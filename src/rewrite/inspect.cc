@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/model_folder.h"
 #include "checkpoint/file_checkpoint.h"
 #include "model/manifest.h"
 #include "model/source.h"
@@ -101,11 +102,12 @@ int shards_of(const fs::path& directory) {
 
 // Gives the checkpoint (of a converted one the first rank's file), which tells the formats; null for a formula.
 std::unique_ptr<Checkpoint> inspect_weights(InspectReport& report, const InspectOptions& options) {
-  const fs::path directory = options.model;
-  const int shards = fs::exists(directory) ? shards_of(directory) : 0;
+  const bool synthetic = parse_synthetic_name(options.model).has_value();
+  const fs::path directory = synthetic ? fs::path() : model_directory(options.model);
+  const int shards = synthetic ? 0 : shards_of(directory);
   const int world_size = std::max(1, shards);
   report.args = open_model(options.model, options.config, 0, world_size).args;
-  if (parse_synthetic_name(options.model)) return nullptr;
+  if (synthetic) return nullptr;
   report.has_weights = true;
   report.shards = world_size;
   std::unique_ptr<Checkpoint> first;

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "base/model_folder.h"
 #include "checkpoint/json_text.h"
 #include "model/manifest.h"
 #include "model/paired_rope.h"
@@ -68,7 +68,7 @@ void note_left_out(RewritePlan& plan, const ModelArgs& args, const Verdict& verd
 Json read_config(const fs::path& from) {
   const fs::path path = from / kConfigFile;
   CHECK(fs::exists(path), "{} does not exist", path.string());
-  const std::string text = read_file(path, kMaxConfigBytes);
+  const std::string text = read_model_file(path, kMaxConfigBytes);
   parse_json(text, path.string());  // with its checks; the other form keeps the order
   Json config = Json::parse(text);
   CHECK(config.is_object(), "{} holds no JSON object", path.string());
@@ -111,8 +111,6 @@ void finish_hf(RewritePlan& plan, std::vector<OutputFile> outputs, const Json& c
 }  // namespace
 
 Source open_source(const fs::path& directory, bool divide_experts) {
-  CHECK(fs::exists(directory), "{} does not exist", directory.string());
-  CHECK(fs::is_directory(directory), "{} is a file; name the directory of the checkpoint", directory.string());
   Source source;
   source.args = load_model_args_of(directory);
   open_checkpoint(directory, 0, std::max(1, sharded_sizes(directory).empty() ? 1 : sharded_sizes(directory).front()));
@@ -124,8 +122,9 @@ Source open_source(const fs::path& directory, bool divide_experts) {
   return source;
 }
 
-OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, int ranks, bool mtp,
+OwnedPlan plan_convert(const fs::path& named, const fs::path& to, i64 n_experts, int ranks, bool mtp,
                        bool ignore_unused) {
+  const fs::path from = model_directory(named);
   OwnedPlan owned{open_source(from), nullptr, {}};
   ModelArgs& args = owned.source.args;
   CHECK(n_experts == 0 || n_experts == args.n_routed_experts, "--n-experts {}: {} has {} routed experts", n_experts,
@@ -158,7 +157,8 @@ OwnedPlan plan_convert(const fs::path& from, const fs::path& to, i64 n_experts, 
   return owned;
 }
 
-OwnedPlan plan_cast(const fs::path& from, const fs::path& to, bool allow_missing_scale) {
+OwnedPlan plan_cast(const fs::path& named, const fs::path& to, bool allow_missing_scale) {
+  const fs::path from = model_directory(named);
   OwnedPlan owned{open_source(from, false), nullptr, {}};  // what is no FP8 matrix stays as it is
   Json config = read_config(from);
   auto view = std::make_unique<CastCheckpoint>(*owned.source.stored, allow_missing_scale);
@@ -177,7 +177,8 @@ OwnedPlan plan_cast(const fs::path& from, const fs::path& to, bool allow_missing
   return owned;
 }
 
-OwnedPlan plan_quantize(const fs::path& from, const fs::path& to, bool power_of_two_scales, bool ignore_unused) {
+OwnedPlan plan_quantize(const fs::path& named, const fs::path& to, bool power_of_two_scales, bool ignore_unused) {
+  const fs::path from = model_directory(named);
   OwnedPlan owned{open_source(from), nullptr, {}};
   const Source& source = owned.source;
   Json config = read_config(from);

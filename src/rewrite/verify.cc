@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/model_folder.h"
 #include "base/thread_pool.h"
 #include "checkpoint/file_checkpoint.h"
 #include "checkpoint/json_text.h"
@@ -32,9 +33,9 @@ using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
 // The files that belong to the checkpoint; those that the index names and that are missing are faults.
 std::vector<fs::path> paths_of(const fs::path& directory, VerifyReport& report) {
   const fs::path index_path = directory / kIndexFile;
-  if (!fs::exists(index_path)) return safetensors_files(directory);
+  if (!fs::exists(index_path) || !what_file_is(index_path).empty()) return safetensors_files(directory);
   std::set<std::string> names;
-  const nlohmann::json index = parse_json(read_file(index_path, kMaxIndexBytes), index_path.string());
+  const nlohmann::json index = parse_json(read_model_file(index_path, kMaxIndexBytes), index_path.string());
   CHECK(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
         "{} has no object \"weight_map\"", index_path.string());
   for (const auto& [tensor, file] : index["weight_map"].items())
@@ -53,6 +54,7 @@ std::vector<fs::path> paths_of(const fs::path& directory, VerifyReport& report) 
 Files open_files(const std::vector<fs::path>& paths, VerifyReport& report) {
   Files files;
   for (const fs::path& path : paths) {
+    if (!what_file_is(path).empty()) continue;  // told already
     try {
       files.push_back(std::make_unique<SafetensorsFile>(path));
     } catch (const Error& error) {
@@ -258,10 +260,9 @@ void compare_hashes(const fs::path& directory, const KnownFiles& known, const Ve
 }  // namespace
 
 VerifyReport verify(const VerifyOptions& options, const std::function<void(i64, i64)>& progress) {
-  const fs::path& directory = options.model;
-  CHECK(fs::exists(directory), "{} does not exist", directory.string());
-  CHECK(fs::is_directory(directory), "{} is a file; name the directory of the checkpoint", directory.string());
+  const fs::path directory = model_directory(options.model);
   VerifyReport report;
+  report.faults = broken_files(directory);
   std::vector<fs::path> paths;
   try {
     paths = paths_of(directory, report);

@@ -23,6 +23,8 @@ struct AnswerOptions {
   SamplingParams sampling = {};
   i64 max_new_tokens = 200;
   std::vector<std::string> stop = {};  // texts that end the answer
+  std::vector<TokenId> stop_ids = {};  // tokens that end it, besides the model's own
+  bool ignore_eos = false;             // the model's own end tokens do not end it
   int n_logprobs = -1;                 // -1: none; 0: of the drawn token; N: of the N likeliest too
 };
 

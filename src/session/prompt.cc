@@ -16,7 +16,17 @@ nlohmann::ordered_json template_variables(const std::vector<Message>& messages) 
 }  // namespace
 
 std::vector<TokenId> PromptBuilder::build(const std::vector<Message>& messages) const {
-  std::vector<TokenId> ids = encode(template_.render_pieces(template_variables(messages)));
+  return with_bos(encode(template_.render_pieces(template_variables(messages))));
+}
+
+Prompt PromptBuilder::prepare(const nlohmann::ordered_json& variables) const {
+  const std::vector<TextPiece> pieces = template_.render_pieces(variables);
+  std::string text;
+  for (const TextPiece& piece : pieces) text += piece.text;
+  return {with_bos(encode(pieces)), detect_output_format(template_.source(), text)};
+}
+
+std::vector<TokenId> PromptBuilder::with_bos(std::vector<TokenId> ids) const {
   if (const auto bos = tokenizer_.bos_id()) {  // a template may write it or leave it to the tokenizer
     const auto text = std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id != *bos; });
     ids.erase(ids.begin(), text);
@@ -28,6 +38,8 @@ std::vector<TokenId> PromptBuilder::build(const std::vector<Message>& messages) 
 OutputFormat PromptBuilder::output_format(const std::vector<Message>& messages) const {
   return detect_output_format(template_.source(), template_.render(template_variables(messages)));
 }
+
+std::string PromptBuilder::render(const nlohmann::ordered_json& variables) const { return template_.render(variables); }
 
 // Where no message spells a special token, the whole prompt is encoded in one piece, as the tokenizer's own programs
 // do. Otherwise special tokens are taken from the template's text alone, and all text between two of them is encoded

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/token_id.h"
 #include "text/chat/output_parser.h"
 #include "text/chat/template.h"
@@ -18,6 +20,12 @@ struct Message {
   std::string content;
 };
 
+// A prompt, and how the template has the answer to it mark reasoning and tool calls.
+struct Prompt {
+  std::vector<TokenId> ids;
+  OutputFormat format;
+};
+
 class PromptBuilder {
  public:
   // The tokenizer outlives the builder. Without `allow_special`, text of messages never becomes a special token,
@@ -27,8 +35,13 @@ class PromptBuilder {
 
   // The prompt that asks for the next answer; begins with exactly one BOS where the model has one.
   std::vector<TokenId> build(const std::vector<Message>& messages) const;
-  // How the template has the answer to them mark reasoning and tool calls.
+  // The same from the template's variables, such as {"messages": [...], "tools": [...], "add_generation_prompt": true}.
+  // Throws jinja::TemplateError where the template does.
+  Prompt prepare(const nlohmann::ordered_json& variables) const;
   OutputFormat output_format(const std::vector<Message>& messages) const;
+  // The text of the prompt, and of the template.
+  std::string render(const nlohmann::ordered_json& variables) const;
+  const std::string& template_source() const { return template_.source(); }
 
  private:
   // Text, then a special token if there is one.
@@ -37,6 +50,7 @@ class PromptBuilder {
     TokenId special = -1;
   };
   std::vector<TokenId> encode(const std::vector<TextPiece>& pieces) const;
+  std::vector<TokenId> with_bos(std::vector<TokenId> ids) const;
   std::vector<TokenId> added_ids(const std::string& text) const;
   void cut(std::string_view text, const std::vector<TokenId>& added, std::vector<Part>& parts) const;
 

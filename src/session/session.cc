@@ -8,9 +8,6 @@
 namespace fathom {
 namespace {
 
-constexpr i64 kChunk = 512;      // prompt tokens of a pass
-constexpr i64 kGpuChunk = 4096;  // there each pass reads all weights for little work
-
 ModelArgs with_options(ModelArgs args, const SessionOptions& options) {
   if (options.max_seq_len > 0) args.max_seq_len = options.max_seq_len;
   if (options.max_batch_size > 0) args.max_batch_size = options.max_batch_size;
@@ -40,8 +37,7 @@ Session::Session(const ModelSource& source, std::unique_ptr<Backend> backend, co
       stop_ids_(fathom::stop_ids(source.args, tokenizer_)),
       backend_(std::move(backend)) {
   const ModelArgs args = with_options(source.args, options);
-  const bool gpu = backend_->device().type == DeviceType::cuda;
-  const i64 chunk = std::min(options.chunk > 0 ? options.chunk : gpu ? kGpuChunk : kChunk, args.max_seq_len);
+  const i64 chunk = std::min(options.chunk > 0 ? options.chunk : backend_->prompt_chunk(), args.max_seq_len);
   const auto hear = [&, total = stored_bytes(*source.checkpoint)](i64 bytes) {
     if (progress) progress(bytes, total);
   };
@@ -61,8 +57,9 @@ Request Session::request(i64 id, std::vector<TokenId> prompt, const AnswerOption
                   .prompt = std::move(prompt),
                   .sampling = options.sampling,
                   .max_new_tokens = options.max_new_tokens,
-                  .stop_ids = stop_ids_,
+                  .stop_ids = options.stop_ids,
                   .n_logprobs = options.n_logprobs};
+  if (!options.ignore_eos) request.stop_ids.insert(request.stop_ids.end(), stop_ids_.begin(), stop_ids_.end());
   request.sampling.seed += n;
   return request;
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bytes_text.h"
+
 namespace fathom {
 
 Storage::Storage(void* data, std::size_t bytes, Device device, Deleter deleter)
@@ -32,8 +34,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 Storage host_storage(std::size_t bytes) {
   if (bytes == 0) return {};
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  CHECK(data != MAP_FAILED, "out of memory: {:.2f} GiB of host memory asked for",
-        static_cast<double>(bytes) / (1 << 30));
+  CHECK(data != MAP_FAILED, "out of memory: {} of host memory asked for", memory_text(static_cast<i64>(bytes)));
   // Weights are touched for the first time by the copy that loads them: in small pages that takes several times as
   // long.
   if (bytes >= kHugePage) ::madvise(data, bytes, MADV_HUGEPAGE);

@@ -7,7 +7,7 @@ from fathom_cli import TINY, CliTest, run
 ARGS = TINY / "args.json"
 # Arguments with which each command is complete. Nothing is run with them: what is tested is refused before.
 COMPLETE = {
-    "chat": [], "generate": ["--ckpt-path", TINY, "--input-file", "prompts"],
+    "chat": [], "serve": [], "generate": ["--ckpt-path", TINY, "--input-file", "prompts"],
     "logits": ["--model", TINY, "--ids", "1", "--out", "x"], "tokenize": ["--model", TINY], "render": ["--model", TINY],
     "synth": ["--config", ARGS, "--out", "x"], "inspect": [TINY], "bench": ["--config", ARGS],
     "convert": ["--hf-ckpt-path", "x", "--save-path", "y"],

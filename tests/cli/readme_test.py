@@ -6,6 +6,7 @@ Commands run in order in a scratch folder that looks like the repository. `--lis
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,14 @@ RUN = {
 }
 
 
+# A server, and what clients say to it while it runs (the whole line -> pattern of its standard output).
+SERVER = "serve --port 8000"
+CLIENTS = {
+    """curl -s localhost:8000/v1/chat/completions -d '{"messages": [{"role": "user", "content": "Hello"}]}'""":
+        r'\{"id":"chatcmpl-.*"finish_reason":"(stop|length)".*\}',
+}
+
+
 def readme_commands():
     """The lines of all ```sh blocks, continued lines joined."""
     text = (SOURCE / "README.md").read_text(encoding="utf-8")
@@ -74,12 +83,13 @@ def key_of(command):
 
 
 def unknown_commands():
-    return [c for c in readme_commands() if c not in ELSEWHERE and key_of(c) not in RUN]
+    return [c for c in readme_commands()
+            if c not in ELSEWHERE and c not in CLIENTS and key_of(c) not in RUN and key_of(c) != SERVER]
 
 
 def stale_rows():
     present = readme_commands()
-    return sorted((ELSEWHERE | set(RUN)) - set(present) - {key_of(c) for c in present})
+    return sorted((ELSEWHERE | set(RUN) | set(CLIENTS) | {SERVER}) - set(present) - {key_of(c) for c in present})
 
 
 class Readme(unittest.TestCase):
@@ -103,6 +113,20 @@ class Readme(unittest.TestCase):
                 continue
             with self.subTest(command):
                 self.run_command(command, *RUN[key_of(command)])
+
+    def test_server_commands(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        command = [str(self.folder / BIN), *SERVER.replace("8000", port).split()]
+        with subprocess.Popen(command, cwd=self.folder, stderr=subprocess.PIPE, text=True) as server:
+            self.addCleanup(server.kill)
+            while not (line := server.stderr.readline()).startswith("ready"):
+                self.assertTrue(line, "the server ended")
+            for client, pattern in CLIENTS.items():
+                self.run_command(client.replace("localhost:8000", "localhost:" + port), "", pattern, [])
+            server.terminate()
+            self.assertEqual(server.wait(60), 0)
 
     def run_command(self, command, stdin, pattern, files):
         result = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=self.folder, input=stdin,

@@ -27,6 +27,7 @@ class Streams(CliTest):
         # command -> arguments that print something, standard input
         self.printing = {
             "chat": (["--max-new-tokens", 1], b"Hello\n"),
+            "serve": (["--help"], b""),
             "generate": (["--ckpt-path", TINY, "--input-file", prompts, "--max-new-tokens", 1], b""),
             "logits": (["--help"], b""),
             "tokenize": (["--model", TINY], b"Hello"),

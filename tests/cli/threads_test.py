@@ -31,6 +31,9 @@ class NoThreads(CliTest):
                 self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertRegex(result.stderr.decode().splitlines()[-1], r"^fathom: error: cannot start a thread \(.+\); ")
                 self.ok(*args, self.folder / str(i))  # nothing is in the way
+        result = without_threads("serve", "--port", "0")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr.decode().splitlines()[-1], r"^fathom: error: cannot start a thread \(.+\); ")
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ class Errors(unittest.TestCase):
         self.check(1, "the input is not valid JSON", "--model", TINY, "--decode", text="")
 
     def test_model(self):
-        self.check(1, "/no/such/folder has no tokenizer.json and no tiktoken.model", "--model", "/no/such/folder")
+        self.check(1, "model /no/such/folder does not exist", "--model", "/no/such/folder")
 
     def test_usage(self):
         self.check(2, "--model is required")

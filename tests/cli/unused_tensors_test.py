@@ -117,6 +117,22 @@ class UnusedTensors(SmallModel):
                     self.assertIn(f"tensor {name} does not belong to the model", verdict.stdout.decode() +
                                   verdict.stderr.decode())
 
+    def test_what_the_index_does_not_name_is_told(self):
+        model = self.bf16_model()
+        self.edit(model, lambda tensors: {**tensors, **STRAYS["an adapter"]})
+        norm = "model.norm.weight"
+        names = [name for name in read_file(model / MODEL) if name not in STRAYS["an adapter"]]
+        index = model / INDEX
+        index.write_text(json.dumps({"weight_map": {name: MODEL for name in names}}))
+        stray = f"{next(iter(STRAYS['an adapter']))} (not in the index)"
+        self.refused_everywhere(model, ["has 1 tensor that", stray])
+        for command in self.looking(model).values():
+            result = run(*command)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(stray, result.stdout.decode() + result.stderr.decode())
+        index.write_text(json.dumps({"weight_map": {name: MODEL for name in names if name != norm}}))
+        self.refused_everywhere(model, [f"tensor {norm} (there is {norm} (not in the index)) is missing"])
+
     def test_convert_says_what_it_leaves_out(self):
         model = self.bf16_model()
         self.edit(model, lambda tensors: {**tensors, **expert(16)})

@@ -58,14 +58,15 @@ class AheadCpu final : public CpuBackend {
   bool draws_ahead() const override { return true; }
 };
 
-// A CPU that says how much memory it has.
+// A CPU that says how much memory it has, of its own or of the machine.
 class SmallCpu final : public CpuBackend {
  public:
-  explicit SmallCpu(i64 free) : CpuBackend(2), free_(free) {}
-  std::optional<DeviceMemory> memory() const override { return DeviceMemory{"a small one", free_, 0}; }
+  explicit SmallCpu(i64 free, bool host = false) : CpuBackend(2), free_(free), host_(host) {}
+  std::optional<DeviceMemory> memory() const override { return DeviceMemory{"a small one", free_, 0, host_}; }
 
  private:
   i64 free_;
+  bool host_;
 };
 
 // The embedded model, whose token `poison` gives numbers that are not finite.
@@ -460,6 +461,40 @@ TEST(EngineModel, CacheTakesWhatTheDeviceHas) {
   EXPECT_LT((least - reserve) / need.block, wanted);
   EXPECT_EQ(blocks(least), (least - reserve) / need.block);  // this device's memory is never less
   EXPECT_THROW(blocks(least - 1), Error);
+  // The machine's memory is taken later, when it is touched: the cache gets what the weights will leave.
+  const auto of_host = [&](i64 free, bool map) {
+    RunnerOptions with = options;
+    with.map = map;
+    return Model(with, std::make_unique<SmallCpu>(free, true)).runner.limits().blocks;
+  };
+  EXPECT_EQ(of_host(least + 5 * need.block, false), longest + 5);
+  EXPECT_THROW(of_host(least - 1, false), Error);
+  EXPECT_EQ(of_host(least - need.weights, true), longest);  // weights stay in their files
+}
+
+// What a caller asks for beyond the table of rotations is told before anything is read.
+TEST(EngineModel, PositionsAreChecked) {
+  Model model({.limits = {.max_seq_len = 64}, .compute = {.compute = DType::f32}});
+  StepPlan plan = single_sequence_plan(Ids{5}, 8, kBlockSize, true);
+  plan.positions[0] = 9;
+  EXPECT_THROW(model.runner.forward(plan, false), Error);
+  plan.positions[0] = -1;
+  EXPECT_THROW(model.runner.run(plan), Error);
+  plan.positions[0] = 8;
+  Runner::Pass pass = model.runner.prepare(plan);
+  EXPECT_EQ(pass.batch.runs.front().max_context, 1024);
+  model.runner.enqueue(pass);
+  EXPECT_THROW(model.runner.enqueue(pass), Error);  // its plan has one step
+  pass = model.runner.prepare(plan);
+  pass.batch.runs.front().max_context = model.args.max_seq_len + 1;
+  try {
+    model.runner.enqueue(pass);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              fmt::format("a context of {} tokens, but the model was built with positions for {} (max_seq_len)",
+                          model.args.max_seq_len + 1, model.args.max_seq_len));
+  }
 }
 
 TEST(EngineModel, CacheAndScratchAreMeasured) {

@@ -171,23 +171,11 @@ TEST(Parallel, RanksCostCollectivesOnly) {
     Bytes scratch_bytes(const op::GroupedSwiGlu&) const override { return 0; }
     Bytes scratch_bytes(const op::Experts&) const override { return 0; }
   } all;
-  class Absent final : public Communicator {
-   public:
-    explicit Absent(int size) : size_(size) {}
-    int rank() const override { return 0; }
-    int size() const override { return size_; }
-    void exchange(std::span<const std::byte>, std::span<std::byte>) override {}
-    void broadcast(std::vector<std::byte>&) override {}
-    void abort() override {}
-
-   private:
-    int size_;
-  };
   for (const char* name : {"v2lite-bf16", "v3-fp8"}) {
     const Golden golden(name);
     std::map<int, std::map<std::string, i64>> calls;
     for (const int ranks : {1, 2}) {
-      Absent comm(ranks);
+      AbsentRanks comm(0, ranks);
       WeightStore store(0, ranks);
       const Transformer model(Params(store, golden.args, {}));
       TraceBackend trace(static_cast<const Backend*>(&all));

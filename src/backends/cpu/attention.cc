@@ -112,21 +112,31 @@ void CpuBackend::attend(const Tensor& o, const Sequences& sequences, i64 heads_t
     });
     return;
   }
-  // Few queries with long contexts: the runs of one block go to different threads and are merged in the same order.
-  float* sums = scratch(-1, plan.runs() * plan.sums_floats());
-  parallel(plan.runs(), plan.work() / plan.runs(), [&](i64 begin, i64 end, int worker) {
-    float* space = scratch(worker, plan.scratch_floats());
-    for (i64 i = begin; i < end; ++i) {
-      const auto& [block, run] = plan.run(i);
-      plan.attend_run(plan.blocks()[block], run, plan.empty_sums(sums + i * plan.sums_floats()), space);
-    }
-  });
-  i64 next = 0;
-  for (const QueryBlock& block : plan.blocks()) {
-    const SoftmaxSums total = plan.sums_at(sums + next++ * plan.sums_floats());
-    for (i64 r = 1; r < block.runs(); ++r)
-      kernels_.merge_sums(total, plan.sums_at(sums + next++ * plan.sums_floats()), block.rows());
-    finish(block, total);
+  // Few queries with long contexts: the runs of one block go to different threads and are merged in the same order. So
+  // many blocks at a time that their sums take little memory.
+  constexpr i64 kMostRuns = 256;
+  i64 first_run = 0;
+  for (auto block = plan.blocks().begin(); block != plan.blocks().end();) {
+    const auto first = block;
+    i64 count = 0;
+    do count += block->runs();
+    while (++block != plan.blocks().end() && count + block->runs() <= kMostRuns);
+    float* sums = scratch(-1, count * plan.sums_floats());
+    parallel(count, plan.work() / plan.runs(), [&](i64 begin, i64 end, int worker) {
+      float* space = scratch(worker, plan.scratch_floats());
+      for (i64 i = begin; i < end; ++i) {
+        const auto& [of, run] = plan.run(first_run + i);
+        plan.attend_run(plan.blocks()[of], run, plan.empty_sums(sums + i * plan.sums_floats()), space);
+      }
+    });
+    i64 next = 0;
+    std::for_each(first, block, [&](const QueryBlock& done) {
+      const SoftmaxSums total = plan.sums_at(sums + next++ * plan.sums_floats());
+      for (i64 r = 1; r < done.runs(); ++r)
+        kernels_.merge_sums(total, plan.sums_at(sums + next++ * plan.sums_floats()), done.rows());
+      finish(done, total);
+    });
+    first_run += count;
   }
 }
 

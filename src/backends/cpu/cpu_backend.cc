@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/machine.h"
+
 namespace fathom {
 namespace {
 
@@ -15,6 +17,12 @@ CpuBackend::CpuBackend(int threads, Isa isa)
     : pool_(threads), kernels_(cpu_kernels(isa)), scratch_(static_cast<std::size_t>(pool_.size() + 1)) {}
 
 Storage CpuBackend::allocate(std::size_t bytes) { return host_storage(bytes); }
+
+std::optional<DeviceMemory> CpuBackend::memory() const {
+  const auto memory = host_memory();
+  if (!memory) return std::nullopt;
+  return DeviceMemory{.device = memory->limit, .free = memory->free, .total = memory->total, .host = true};
+}
 
 void CpuBackend::upload(const Tensor& y, const void* host) {
   if (y.bytes() > 0) std::memcpy(y.data(), host, static_cast<std::size_t>(y.bytes()));

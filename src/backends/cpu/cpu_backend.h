@@ -23,6 +23,7 @@ class CpuBackend : public Backend {
   std::string name() const override { return "cpu"; }
   Device device() const override { return {}; }
   Storage allocate(std::size_t bytes) override;
+  std::optional<DeviceMemory> memory() const override;
   void upload(const Tensor& y, const void* host) override;
   void download(void* host, const Tensor& x) override;
   void synchronize() override {}

@@ -53,8 +53,7 @@ bool fits(const op::AttendLatent& op) {
 
 i64 CudaBackend::scratch_bytes(const op::AttendLatent& op) const {
   if (!fits(op)) return 0;
-  const i64 heads = op.q_c.dim(1), splits = latent_of(gpu(), op.sequences, op.cache, heads, op.scale).splits;
-  return splits > 1 ? op.q_c.dim(0) * heads * splits * (op.cache.kv_lora_rank + 1) * 4 : 0;
+  return most_part_rows(op.q_c.dim(0), op.q_c.dim(1), gpu().multiprocessors) * (op.cache.kv_lora_rank + 1) * 4;
 }
 
 void CudaBackend::run(const op::AttendLatent& op) {

@@ -87,6 +87,7 @@ CudaBackend::CudaBackend(int index, bool portable) : index_(index) {
 }
 
 CudaBackend::~CudaBackend() {
+  if (stream_.handle == nullptr) return;
   cudaSetDevice(index_);
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);

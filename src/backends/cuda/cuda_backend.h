@@ -20,6 +20,8 @@ class CudaBackend final : public Backend {
   // Throws Error when there is no such GPU, no driver, or this build has no code for it. `portable`: without the
   // kernels that only some architectures have, as on a card that lacks them.
   explicit CudaBackend(int index, bool portable = false);
+  // A GPU that need not be here: it says what it would choose and how much scratch that takes, and can run nothing.
+  explicit CudaBackend(const cuda::Device& described) : index_(described.index), stream_{nullptr, described} {}
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override;
@@ -37,6 +39,9 @@ class CudaBackend final : public Backend {
   // By the measured rates of the kernels for Hopper (bench/results) both forms of attention meet at about 34 new
   // tokens, since the expanded one reads a key once for 128 tokens; the others have no fast kernel for it.
   i64 expand_from() const override { return has_hopper_kernels() ? 64 : i64{1} << 40; }
+
+  // Each pass reads all weights, for little work up to here.
+  i64 prompt_chunk() const override { return 4096; }
 
   std::string explain(const ProductCase& product) const override;
 

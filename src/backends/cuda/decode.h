@@ -33,12 +33,15 @@ inline bool latent_fits(const Tensor& q, const CacheLayer& cache) {
 // Into how many parts contexts of up to `longest` keys are divided when there are `blocks` of them. Costs in the time
 // of a key tile: the rounds of tiles, a multiprocessor working on one after the other, or on two blocks that have one
 // each; then the addition of the parts, which are written and read again.
+// At most this many parts for each multiprocessor: more would gain less than a sixteenth, and their scratch is bounded.
+constexpr i64 kPartsOfProcessor = 16;
 inline int splits_of(i64 blocks, i64 longest, i64 processors) {
   constexpr i64 kTile = 64, kMost = cuda::MlaArgs::kMostSplits;
   const i64 tiles = std::max<i64>((longest + kTile - 1) / kTile, 1);
   double least = 1e30;
   i64 best = 1;
   for (i64 s = 1; s <= std::min({tiles, processors, kMost}); ++s) {
+    if (s > 1 && blocks * s > kPartsOfProcessor * processors) break;
     const i64 each = (tiles + s - 1) / s, at_once = each == 1 ? processors * 3 / 2 : processors;
     const auto written = static_cast<double>(blocks * s) / processors;
     const double rounds = static_cast<double>((blocks * s + at_once - 1) / at_once * each);
@@ -46,6 +49,12 @@ inline int splits_of(i64 blocks, i64 longest, i64 processors) {
     if (cost < least) least = cost, best = s;
   }
   return static_cast<int>(best);
+}
+
+// Rows of parts at most, whatever the contexts: a row for each of a block's heads. Never less for more tokens.
+inline i64 most_part_rows(i64 tokens, i64 heads, i64 processors) {
+  const i64 blocks = tokens * ((heads + 15) / 16), splits = std::min<i64>(processors, cuda::MlaArgs::kMostSplits);
+  return std::min(blocks * splits, kPartsOfProcessor * processors) * std::min<i64>(heads, 16);
 }
 
 inline cuda::MlaArgs latent_of(const cuda::Device& gpu, const Sequences& sequences, const CacheLayer& cache, i64 heads,

@@ -43,13 +43,14 @@ bool fits(const op::LatentAttention& op) {
          wk_b.dtype() == DType::bf16 && wk_b.dim(2) % 8 == 0 && q.dim(2) % 8 == 0 && aligned_rows(op.kv_pe);
 }
 
-i64 carve(cuda::MlaArgs& p, void* base) {
-  const i64 rows = static_cast<i64>(p.tokens) * p.heads, c = p.cache.rank;
+i64 carve(cuda::MlaArgs& p, const cuda::Device& gpu, void* base) {
+  const i64 rows = static_cast<i64>(p.tokens) * p.heads, c = p.cache.rank,
+            parts = most_part_rows(p.tokens, p.heads, gpu.multiprocessors);
   Carver carver(base);
   p.q_c = carver.take<bf16_bits>(rows * c);
   p.o_c = carver.take<bf16_bits>(rows * c);
-  if (p.splits > 1) p.parts = carver.take<float>(rows * p.splits * c);
-  if (p.splits > 1) p.sums = carver.take<float>(rows * p.splits);
+  p.parts = carver.take<float>(parts * c);
+  p.sums = carver.take<float>(parts);
   return carver.used();
 }
 
@@ -114,7 +115,7 @@ i64 carve(cuda::MoeArgs& p, const cuda::Device& gpu, void* base) {
 std::optional<i64> CudaBackend::scratch_bytes(const op::LatentAttention& op) const {
   if (!fits(op)) return std::nullopt;
   cuda::MlaArgs p = latent_of(gpu(), op.sequences, op.cache, op.q.dim(1), op.args.scale);
-  return carve(p, nullptr);
+  return carve(p, gpu(), nullptr);
 }
 
 void CudaBackend::run(const op::LatentAttention& op) {
@@ -122,7 +123,7 @@ void CudaBackend::run(const op::LatentAttention& op) {
   const LatentAttention& args = op.args;
   const i64 tokens = q.dim(0), heads = q.dim(1), c = op.cache.kv_lora_rank, nope = args.wk_b.dim(2);
   cuda::MlaArgs p = latent_of(gpu(), op.sequences, op.cache, heads, args.scale);
-  carve(p, workspace(*scratch_bytes(op)));
+  carve(p, gpu(), workspace(*scratch_bytes(op)));
   p.nope = static_cast<int>(nope);
   p.q = q.data();
   p.q_stride = q.stride(0);

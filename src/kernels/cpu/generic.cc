@@ -1,4 +1,4 @@
-// The kernels for any x86-64 processor (SSE2).
+// The kernels for any processor, in vectors of the compiler (SSE2 on x86-64).
 #include <cstddef>
 #include <cstdint>
 #include <utility>

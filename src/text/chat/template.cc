@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/file.h"
+#include "base/model_folder.h"
 #include "text/jinja/eval.h"
 #include "text/jinja/json.h"
 #include "text/jinja/parser.h"
@@ -28,7 +28,7 @@ constexpr const char* kTokenNames[] = {"bos_token", "eos_token", "unk_token", "s
                                        "pad_token", "cls_token", "mask_token"};
 
 nlohmann::ordered_json read_json(const fs::path& path) {
-  const std::string text = read_file(path);
+  const std::string text = read_model_file(path);
   auto json = nlohmann::ordered_json::parse(text, nullptr, false);
   CHECK(!json.is_discarded() && json.is_object(), "{} is not a JSON object", path.string());
   return json;
@@ -90,10 +90,11 @@ void read_tokens(const fs::path& dir, std::vector<std::pair<std::string, std::st
 std::vector<std::pair<std::string, std::string>> find_templates(const fs::path& dir) {
   std::vector<std::pair<std::string, std::string>> found;
   if (fs::exists(dir / "chat_template.jinja")) {
-    found.emplace_back("default", read_file(dir / "chat_template.jinja"));
+    found.emplace_back("default", read_model_file(dir / "chat_template.jinja"));
     if (fs::is_directory(dir / "additional_chat_templates"))
       for (const auto& entry : fs::directory_iterator(dir / "additional_chat_templates"))
-        if (entry.path().extension() == ".jinja") found.emplace_back(entry.path().stem(), read_file(entry.path()));
+        if (entry.path().extension() == ".jinja")
+          found.emplace_back(entry.path().stem(), read_model_file(entry.path()));
     return found;
   }
   for (const char* file : {"tokenizer_config.json", "chat_template.json"}) {
@@ -125,8 +126,8 @@ const std::string* by_name(const std::vector<std::pair<std::string, std::string>
 
 bool ChatTemplate::exists(const fs::path& model_dir) { return !find_templates(model_dir).empty(); }
 
-ChatTemplate ChatTemplate::load(const fs::path& model_dir, const std::string& name) {
-  CHECK(fs::is_directory(model_dir), "{} is not a model directory", model_dir.string());
+ChatTemplate ChatTemplate::load(const fs::path& path_of_model, const std::string& name) {
+  const fs::path model_dir = model_directory(path_of_model);
   const auto found = find_templates(model_dir);
   CHECK(!found.empty(), "the model {} has no chat template; pass --chat-template FILE", model_dir.string());
   const std::string* main = by_name(found, name.empty() ? "default" : name);
@@ -147,9 +148,9 @@ ChatTemplate ChatTemplate::load(const fs::path& model_dir, const std::string& na
 
 ChatTemplate ChatTemplate::load_file(const fs::path& file, const fs::path& model_dir) {
   auto impl = std::make_unique<Impl>();
-  impl->source = without_byte_order_mark(read_file(file));
+  impl->source = without_byte_order_mark(read_model_file(file));
   impl->main = parse_checked(impl->source);
-  if (!model_dir.empty()) read_tokens(model_dir, impl->tokens, impl->additional_tokens);
+  if (!model_dir.empty()) read_tokens(model_directory(model_dir), impl->tokens, impl->additional_tokens);
   return ChatTemplate(std::move(impl));
 }
 

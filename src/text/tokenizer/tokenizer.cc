@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/file.h"
+#include "base/model_folder.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/config.h"
@@ -23,7 +23,7 @@ const nlohmann::json& field_or_null(const nlohmann::json& object, const char* na
 }
 
 std::string read_if_there(const std::filesystem::path& path) {
-  return std::filesystem::is_regular_file(path) ? read_file(path) : std::string();
+  return std::filesystem::is_regular_file(path) ? read_model_file(path) : std::string();
 }
 
 std::optional<TokenId> id_or_nothing(TokenId id) { return id < 0 ? std::nullopt : std::optional<TokenId>(id); }
@@ -116,15 +116,16 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::load(const std::filesystem::path& model_dir) {
+Tokenizer Tokenizer::load(const std::filesystem::path& path_of_model) {
+  const std::filesystem::path model_dir = model_directory(path_of_model);
   const std::filesystem::path path = model_dir / "tokenizer.json", ranks = model_dir / "tiktoken.model";
   const bool whole = std::filesystem::exists(path);
   CHECK(whole || std::filesystem::exists(ranks),
         "{} has no tokenizer.json and no tiktoken.model; copy one there from the model's files", model_dir.string());
   try {
     const std::string config = read_if_there(model_dir / "tokenizer_config.json");
-    if (whole) return parse(read_file(path), config);
-    return parse_tiktoken(read_file(ranks), config, read_if_there(find_tokenizer_code(model_dir)));
+    if (whole) return parse(read_model_file(path), config);
+    return parse_tiktoken(read_model_file(ranks), config, read_if_there(find_tokenizer_code(model_dir)));
   } catch (const Error& e) {
     throw Error(fmt::format("{}: {}", model_dir.string(), e.what()), e.where());
   }
