@@ -47,11 +47,8 @@ class Job {
 
   // Decides what the target's content is to this plan: nothing, the same conversion, or another one (refused).
   void look() {
-    CHECK(!fs::exists(plan_.target) || fs::is_directory(plan_.target), "{} is a file; name a folder",
-          plan_.target.string());
+    check_place();
     if (!fs::exists(plan_.target)) return;
-    CHECK(!fs::equivalent(plan_.source, plan_.target), "source and target are the same folder {}",
-          plan_.source.string());
     const std::string state_file = state_name();
     if (!state_file.empty()) {
       try {
@@ -73,6 +70,8 @@ class Job {
   }
 
   RewriteReport run(const std::function<void(i64, i64)>& progress) {
+    check_place();
+    const FolderLock lock(plan_.target);
     look();
     RewriteReport report;
     const bool complete = !found_.is_null() && !fs::exists(unfinished_);
@@ -84,8 +83,6 @@ class Job {
     report.bytes = plan_.bytes();
     if (report.complete_before) return report;
     check_room();
-    fs::create_directories(plan_.target);
-    const FolderLock lock(plan_.target);
     sweep();
     save(unfinished_);
     fs::remove(plan_.target / kManifestFile);
@@ -98,6 +95,13 @@ class Job {
   }
 
  private:
+  void check_place() const {
+    if (!fs::exists(plan_.target)) return;
+    CHECK(fs::is_directory(plan_.target), "{} is a file; name a folder", plan_.target.string());
+    CHECK(!fs::equivalent(plan_.source, plan_.target), "source and target are the same folder {}",
+          plan_.source.string());
+  }
+
   std::string state_name() const {
     for (const std::string_view name : {kUnfinishedFile, kManifestFile})
       if (fs::exists(plan_.target / name)) return std::string(name);
@@ -135,18 +139,14 @@ class Job {
   }
 
   void check_room() const {
-    fs::path folder = fs::absolute(plan_.target);
-    while (!fs::exists(folder)) folder = folder.parent_path();
     i64 needed = kSpareBytes, present = 0;
     for (const OutputFile& output : plan_.outputs)
       if (!kept_.contains(output.name)) needed += output.bytes;
-    if (fs::exists(plan_.target))  // what will be replaced
-      for (const auto& entry : fs::directory_iterator(plan_.target))
-        if (const std::string name = entry.path().filename().string();
-            is_checkpoint_file(name) && !kept_.contains(name))
-          present += bytes_on_disk(entry.path());
-    const i64 free = static_cast<i64>(fs::space(folder).available) + present;
-    CHECK(free >= needed, "{} has {} of free space, {} are needed", folder.string(), bytes_text(free),
+    for (const auto& entry : fs::directory_iterator(plan_.target))  // what will be replaced
+      if (const std::string name = entry.path().filename().string(); is_checkpoint_file(name) && !kept_.contains(name))
+        present += bytes_on_disk(entry.path());
+    const i64 free = static_cast<i64>(fs::space(plan_.target).available) + present;
+    CHECK(free >= needed, "{} has {} of free space, {} are needed", plan_.target.string(), bytes_text(free),
           bytes_text(needed));
   }
 

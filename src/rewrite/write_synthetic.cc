@@ -11,6 +11,7 @@
 #include "checkpoint/stream.h"
 #include "model/manifest.h"
 #include "model/source.h"
+#include "rewrite/folder_lock.h"
 #include "rewrite/rewrite.h"
 #include "text/tokenizer/byte_tokenizer.h"
 
@@ -61,7 +62,6 @@ bool write_tokenizer(const ModelArgs& args, const fs::path& out) {
 
 // What an earlier run left would be read together with what this one writes.
 void check_folder(const fs::path& out) {
-  fs::create_directories(out);
   const auto old = safetensors_files(out);
   CHECK(old.empty() && !fs::exists(out / kIndexFile), "{} already holds a checkpoint ({}); name an empty folder",
         out.string(), old.empty() ? std::string(kIndexFile) : old.front().filename().string());
@@ -85,6 +85,7 @@ SynthesisReport write_synthetic(const SynthesisOptions& options, const std::func
   const auto checkpoint = make_synthetic(args, options.seed, "synthetic:" + options.config.string());
   const std::vector<OutputFile> outputs = options.sharded ? plan_sharded(args, *checkpoint, options.model_parallel)
                                                           : plan_hf(args, *checkpoint, options.max_shard_bytes);
+  const FolderLock lock(options.out);
   check_folder(options.out);
   SynthesisReport report{.warnings = args.warnings};
   i64 total = 0, done = 0;

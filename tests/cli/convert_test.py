@@ -1,6 +1,5 @@
 """convert, fp8-cast-bf16 and quantize through the command line: equal hashes with the reference's tables, what goes
 along, refusals, and conversions that are killed and resumed."""
-import fcntl
 import hashlib
 import json
 import os
@@ -356,18 +355,6 @@ class Killed(Base):
                 os.truncate(victim, victim.stat().st_size - 1)
                 self.assertEqual(json.loads(self.ok(*self.convert(model, "--json")))["files_kept"], 1)
                 self.assertEqual(snapshot(out), expected)
-
-    def test_one_conversion_at_a_time(self):
-        model = self.synth("v2lite-short")
-        out = self.folder / "out"
-        out.mkdir()
-        folder = os.open(out, os.O_RDONLY)
-        self.addCleanup(os.close, folder)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        self.refused(1, "another conversion into", *self.convert(model))
-        self.assertEqual(list(out.iterdir()), [])
-        fcntl.flock(folder, fcntl.LOCK_UN)
-        self.ok(*self.convert(model))
 
     def test_source_that_was_changed_is_another_one(self):
         model = self.synth("v2lite-short")
