@@ -25,12 +25,13 @@ constexpr i64 kChunk = i64{1} << 20;  // bytes read at once where only some colu
 }  // namespace
 
 void read_stored(const StoredTensor& tensor, const Slice& slice, std::span<std::byte> out) {
-  const auto& [file, whole] = tensor;
+  const SafetensorsFile* file = tensor.file;
+  const TensorInfo& whole = tensor.info;
   const Shape part = slice_shape(whole, slice);
   CHECK(static_cast<i64>(out.size()) == part.numel() * size_of(whole.dtype), "reading {} {}: {} bytes of room",
         whole.name, to_string(part), out.size());
   if (out.empty()) return;
-  const i64 offset = file->offset(whole.name);
+  const i64 offset = tensor.offset();
   if (slice.dim <= 0) {
     const i64 row = slice.dim < 0 ? 0 : whole.bytes() / whole.shape[0] * slice.start;
     return file->read_at(offset + row, out);
@@ -54,15 +55,15 @@ void prefetch_stored(const StoredTensor& tensor, const Slice& slice) {
   const TensorInfo& whole = tensor.info;
   const bool rows = slice.dim == 0 && whole.shape[0] > 0;
   const i64 row = rows ? whole.bytes() / whole.shape[0] : 0;
-  tensor.file->prefetch(tensor.file->offset(whole.name) + (rows ? row * slice.start : 0),
-                        rows ? row * slice.length : whole.bytes());
+  tensor.file->prefetch(tensor.offset() + (rows ? row * slice.start : 0), rows ? row * slice.length : whole.bytes());
 }
 
 FileCheckpoint::FileCheckpoint(std::filesystem::path directory, int shards, bool hf_names)
     : directory_(std::move(directory)), shards_(shards), hf_names_(hf_names) {}
 
 std::string FileCheckpoint::stored_name(const std::string& name) const {
-  if (const StoredTensor* stored = stored_of(name)) return shown(stored->info.name);
+  if (const StoredTensor* stored = stored_of(name))
+    return shown(stored->info.name) + (stored->is_part() ? fmt::format(" (in {})", shown(stored->whole->name)) : "");
   return hf_names_ ? hf_name(name).value_or(name) : name;
 }
 
@@ -93,7 +94,7 @@ void FileCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<
 const std::byte* FileCheckpoint::map(const TensorInfo& info) const {
   const StoredTensor* place = stored_of(info.name);
   if (place == nullptr || place->info.dtype != info.dtype) return nullptr;
-  const std::byte* bytes = place->file->bytes(place->info.name).data();
+  const std::byte* bytes = place->file->bytes(place->whole->name).data() + place->begin;
   const auto misplaced = reinterpret_cast<std::uintptr_t>(bytes) % static_cast<std::uintptr_t>(size_of(info.dtype));
   return misplaced == 0 ? bytes : nullptr;
 }
@@ -107,29 +108,29 @@ const SafetensorsFile& FileCheckpoint::add_file(const std::filesystem::path& pat
   return *files_.back();
 }
 
-void FileCheckpoint::add_tensor(const SafetensorsFile& file, const TensorInfo& stored,
-                                const std::string& reference_name) {
+void FileCheckpoint::add_tensor(const StoredTensor& place, const std::string& reference_name) {
+  const TensorInfo& stored = place.info;
   const auto [entry, added] = index_.emplace(reference_name, tensors_.size());
   if (!added) {
     const StoredTensor& first = places_[entry->second];
     fail("tensor {} appears twice: in {} and in {}", shown(stored.name), first.file->path().string(),
-         file.path().string());
+         place.file->path().string());
   }
   TensorInfo info = stored;
   info.name = reference_name;
   if (is_scale(reference_name)) {
     CHECK(stored.dtype == DType::f32 || stored.dtype == DType::bf16 || stored.dtype == DType::e8m0,
-          "{}: scale {} is of type {}; f32, bf16 and e8m0 are supported", file.path().string(), shown(stored.name),
-          name_of(stored.dtype));
+          "{}: scale {} is of type {}; f32, bf16 and e8m0 are supported", place.file->path().string(),
+          shown(stored.name), name_of(stored.dtype));
     info.dtype = DType::f32;
   }
   tensors_.push_back(std::move(info));
-  places_.push_back({&file, stored});
-  stored_.push_back({&file, stored});
+  places_.push_back(place);
+  stored_.push_back(place);
 }
 
 void FileCheckpoint::add_untranslated(const SafetensorsFile& file, const std::string& stored_name) {
-  if (const TensorInfo* stored = file.find(stored_name)) stored_.push_back({&file, *stored});
+  if (const TensorInfo* stored = file.find(stored_name)) stored_.push_back({&file, *stored, stored});
   untranslated_.push_back(shown(stored_name));
 }
 

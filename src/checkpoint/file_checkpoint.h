@@ -12,10 +12,15 @@
 
 namespace fathom {
 
-// A tensor as a file holds it.
+// A tensor as a file holds it, or one of those that a file holds as one: some rows of it, one after the other.
 struct StoredTensor {
   const SafetensorsFile* file;
-  TensorInfo info;  // under its stored name, of its stored type
+  TensorInfo info;          // under its stored name, of its stored type
+  const TensorInfo* whole;  // the tensor of the file that has its bytes, which lives as long as the file
+  i64 begin = 0;            // its first byte among those of `whole`
+
+  bool is_part() const { return info.name != whole->name; }
+  i64 offset() const { return file->offset(whole->name) + begin; }  // from the start of the file
 };
 
 // Reads a part of a tensor past the file's map; `out` has exactly its bytes. And announces that this will be read.
@@ -39,14 +44,18 @@ class FileCheckpoint : public Checkpoint {
   std::vector<std::string> untranslated() const override { return untranslated_; }
 
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
-  // Every tensor of the files, in the order of the files; of an indexed directory those that the index names.
+  // Every tensor of the files, fused ones divided, in the order of the files; of an indexed directory those that the
+  // index names.
   const std::vector<StoredTensor>& stored() const { return stored_; }
   // What this reference name is in the files; nullptr when there is no such tensor.
   const StoredTensor* stored_of(std::string_view reference_name) const;
 
   // For the layouts: adds a file, then its tensors; a reference name may come once only. The reference stays valid.
   const SafetensorsFile& add_file(const std::filesystem::path& path);
-  void add_tensor(const SafetensorsFile& file, const TensorInfo& stored, const std::string& reference_name);
+  void add_tensor(const SafetensorsFile& file, const TensorInfo& stored, const std::string& reference_name) {
+    add_tensor({&file, stored, &stored}, reference_name);
+  }
+  void add_tensor(const StoredTensor& stored, const std::string& reference_name);
   void add_untranslated(const SafetensorsFile& file, const std::string& stored_name);
   // A tensor of a file that the index does not name: nothing reads it, but it can be told.
   void add_unnamed(const std::string& stored_name);
@@ -66,7 +75,9 @@ class FileCheckpoint : public Checkpoint {
 };
 
 // A Hugging Face directory: the files that model.safetensors.index.json names, or all *.safetensors when there is none.
-std::unique_ptr<FileCheckpoint> open_hf_directory(const std::filesystem::path& directory);
+// Fused experts, which hold those of a layer in one tensor, are divided into the matrices of each unless
+// `divide_experts` is false: they have no reference name then. Throws Error naming those that cannot be divided.
+std::unique_ptr<FileCheckpoint> open_hf_directory(const std::filesystem::path& directory, bool divide_experts = true);
 
 // One rank's file of a directory written by the converter: model{rank}-mp{world_size}.safetensors.
 std::unique_ptr<FileCheckpoint> open_sharded(const std::filesystem::path& directory, int rank, int world_size);

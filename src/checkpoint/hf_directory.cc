@@ -8,6 +8,7 @@
 
 #include "base/model_folder.h"
 #include "checkpoint/file_checkpoint.h"
+#include "checkpoint/fused_experts.h"
 #include "checkpoint/json_text.h"
 
 namespace fathom {
@@ -54,14 +55,14 @@ void check_files_exist(const WeightMap& map, const fs::path& directory) {
        shown(missing.front()), more, kIndexFile);
 }
 
-void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored) {
+void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored, bool divide_experts) {
   if (const auto name = reference_name(stored.name))
     checkpoint.add_tensor(file, stored, *name);
-  else
+  else if (!divide_experts || !add_fused_experts(checkpoint, file, stored))
     checkpoint.add_untranslated(file, stored.name);
 }
 
-void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory) {
+void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory, bool divide_experts) {
   const WeightMap map = read_index(directory / kIndexFile);
   check_files_exist(map, directory);
   for (const auto& [name, tensors] : map) {
@@ -71,7 +72,7 @@ void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory) {
             shown(tensor), kIndexFile);
     for (const TensorInfo& stored : file.tensors())
       if (tensors.contains(stored.name))
-        add(checkpoint, file, stored);
+        add(checkpoint, file, stored, divide_experts);
       else
         checkpoint.add_unnamed(stored.name);
   }
@@ -110,14 +111,14 @@ void check_layout(const FileCheckpoint& checkpoint) {
 
 }  // namespace
 
-std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory) {
+std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory, bool divide_experts) {
   auto checkpoint = std::make_unique<FileCheckpoint>(directory, 1, true);
   if (fs::exists(directory / kIndexFile)) {
-    add_indexed(*checkpoint, directory);
+    add_indexed(*checkpoint, directory, divide_experts);
   } else {
     for (const fs::path& path : safetensors_files(directory)) {
       const SafetensorsFile& file = checkpoint->add_file(path);
-      for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored);
+      for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored, divide_experts);
     }
   }
   check_layout(*checkpoint);

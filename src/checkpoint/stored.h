@@ -1,5 +1,5 @@
-// The tensors of a Hugging Face directory exactly as its files hold them, and two checkpoints made from them on the
-// fly: FP8 matrices as bf16, and matrices as FP8 codes with their scales. All bear stored names.
+// The tensors of a Hugging Face directory as FileCheckpoint::stored() lists them, and two checkpoints made from them on
+// the fly: FP8 matrices as bf16, and matrices as FP8 codes with their scales. All bear stored names.
 #pragma once
 
 #include <memory>

@@ -27,6 +27,8 @@ Slice cut_of(const Format& format, std::size_t part, i64 out, i64 in, Slice numb
   return numbers.dim < 0 ? numbers : Slice{numbers.dim, along(numbers.start), along(numbers.length)};
 }
 
+bool is_plain(const Format& format) { return &format == &kF32 || &format == &kBf16; }
+
 // Numbers stored as float32 or bf16.
 std::vector<float> widen(std::span<const std::byte> bytes, DType dtype) {
   std::vector<float> values(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
@@ -140,13 +142,17 @@ Weight Params::plain_matrix(i64 out, i64 in, Split split) const {
 
 Weight Params::stack(const std::string& leaf, i64 first, i64 n, i64 out, i64 in) const {
   std::vector<Found> found;
+  const Format* common = nullptr;
   for (i64 i = 0; i < n; ++i) {
     const Params p = sub(first + i).sub(leaf);
     found.push_back(p.find(out, in, Split::none, store_->stored_format(p.prefix_, args_->format())));
-    CHECK(found.back().format == found.front().format, "tensor {} is stored as {}, that of other experts as {}",
-          store_->stored_name(p.name("weight")), found.back().format->name(), found.front().format->name());
+    const Format* own = found.back().format;
+    CHECK(i == 0 || own == common || (is_plain(*own) && is_plain(*common)),
+          "tensor {} is stored as {}, that of other experts as {}", store_->stored_name(p.name("weight")), own->name(),
+          common->name());
+    common = i == 0 || own == common ? own : &kF32;  // which holds the numbers of both
   }
-  const Format& format = store_->device_format(*found.front().format, options_->compute);
+  const Format& format = store_->device_format(*common, options_->compute);
   Weight all{{}, {}, &format, nullptr, {}, {n, out, in}};
   const auto whole = [&](std::size_t part) {
     const auto [dtype, shape] = layout(format, part, out, in);

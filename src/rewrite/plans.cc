@@ -110,13 +110,13 @@ void finish_hf(RewritePlan& plan, std::vector<OutputFile> outputs, const Json& c
 
 }  // namespace
 
-Source open_source(const fs::path& directory) {
+Source open_source(const fs::path& directory, bool divide_experts) {
   Source source;
   source.args = load_model_args_of(directory);
   open_checkpoint(directory, 0, std::max(1, sharded_sizes(directory).empty() ? 1 : sharded_sizes(directory).front()));
   CHECK(fs::exists(directory / kIndexFile) || sharded_sizes(directory).empty(),
         "{} is converted already; a Hugging Face directory is needed", directory.string());
-  source.files = open_hf_directory(directory);
+  source.files = open_hf_directory(directory, divide_experts);
   source.stored = std::make_unique<StoredCheckpoint>(*source.files);
   learn_from_weights(source.args, *source.files);
   return source;
@@ -159,7 +159,7 @@ OwnedPlan plan_convert(const fs::path& named, const fs::path& to, i64 n_experts,
 
 OwnedPlan plan_cast(const fs::path& named, const fs::path& to, bool allow_missing_scale) {
   const fs::path from = model_directory(named);
-  OwnedPlan owned{open_source(from), nullptr, {}};
+  OwnedPlan owned{open_source(from, false), nullptr, {}};  // what is no FP8 matrix stays as it is
   Json config = read_config(from);
   auto view = std::make_unique<CastCheckpoint>(*owned.source.stored, allow_missing_scale);
   RewritePlan& plan = owned.plan = start("fp8-cast-bf16", owned.source, from, to);

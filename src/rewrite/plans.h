@@ -25,8 +25,9 @@ struct OwnedPlan {
   RewritePlan plan;
 };
 
-// Throws Error when it is no Hugging Face directory (a converted one is named as such).
-Source open_source(const std::filesystem::path& directory);
+// Throws Error when it is no Hugging Face directory (a converted one is named as such). `divide_experts`:
+// see open_hf_directory().
+Source open_source(const std::filesystem::path& directory, bool divide_experts = true);
 
 // For each rank the file that the reference's converter writes. Refuses sizes that do not divide the model before any
 // tensor is read. `n_experts`: 0, or what the caller believes the model has. `ignore_unused`: see

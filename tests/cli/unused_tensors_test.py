@@ -35,7 +35,9 @@ STRAYS = {
 }
 
 
-class UnusedTensors(Base):
+class SmallModel(Base):
+    """A model of the embedded one's widths, and the commands that read it."""
+
     def config(self, **changes):
         config = {**json.loads((TINY / "config.json").read_text()), "num_nextn_predict_layers": 0, **changes}
         return self.file("config.json", json.dumps({k: v for k, v in config.items() if v is not None}))
@@ -87,6 +89,8 @@ class UnusedTensors(Base):
             with self.subTest(name):
                 self.refused(1, needles, *command, stdin="a\n")
 
+
+class UnusedTensors(SmallModel):
     def test_what_the_model_does_not_have_is_named_by_all_and_can_be_ignored(self):
         plain = self.bf16_model()
         expected = self.logits(plain)
