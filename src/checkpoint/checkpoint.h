@@ -22,7 +22,10 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::bf16;
   Shape shape;
+  std::string other_type = {};  // what the file calls a type that is unknown here
 
+  // Its type, for messages.
+  std::string_view type() const { return other_type.empty() ? name_of(dtype) : other_type; }
   i64 bytes() const { return shape.numel() * size_of(dtype); }
 };
 

@@ -51,9 +51,9 @@ Shape parse_shape(const json& value, const std::string& where) {
   return Shape(dims);
 }
 
-// The bytes of the tensor; throws when the product leaves 63 bits.
+// The bytes of the tensor (of an unknown type: its elements); throws when the product leaves 63 bits.
 i64 checked_bytes(const TensorInfo& info, const std::string& where) {
-  i64 bytes = size_of(info.dtype);
+  i64 bytes = std::max<i64>(1, size_of(info.dtype));
   for (int i = 0; i < info.shape.rank(); ++i)
     CHECK(!__builtin_mul_overflow(bytes, info.shape[i], &bytes), "{}: shape {} is impossibly large", where,
           to_string(info.shape));
@@ -67,9 +67,8 @@ Entry parse_entry(const std::string& name, const json& value, const std::string&
   entry.info.name = name;
   const json& dtype = member(value, "dtype", where);
   CHECK(dtype.is_string(), "{}: dtype must be a text, not {}", where, shown_json(dtype));
-  const auto known = dtype_from_safetensors(dtype.get_ref<const std::string&>());
-  CHECK(known.has_value(), "{} has dtype {}, which is not supported", where, shown_json(dtype));
-  entry.info.dtype = *known;
+  entry.info.dtype = dtype_from_safetensors(dtype.get_ref<const std::string&>()).value_or(DType::unknown);
+  if (entry.info.dtype == DType::unknown) entry.info.other_type = shown(dtype.get_ref<const std::string&>());
   entry.info.shape = parse_shape(member(value, "shape", where), where);
   const json& offsets = member(value, "data_offsets", where);
   CHECK(offsets.is_array() && offsets.size() == 2, "{}: data_offsets must be two numbers, not {}", where,
@@ -77,9 +76,10 @@ Entry parse_entry(const std::string& name, const json& value, const std::string&
   entry.begin = natural(offsets[0], where + ": data_offsets");
   entry.end = natural(offsets[1], where + ": data_offsets");
   const i64 bytes = checked_bytes(entry.info, where);
-  CHECK(entry.begin <= entry.end && entry.end - entry.begin == bytes,
+  const bool known = entry.info.dtype != DType::unknown;
+  CHECK(entry.begin <= entry.end && (!known || entry.end - entry.begin == bytes),
         "{}: data_offsets [{}, {}] do not hold the {} bytes of {} {}", where, entry.begin, entry.end, bytes,
-        name_of(entry.info.dtype), to_string(entry.info.shape));
+        entry.info.type(), to_string(entry.info.shape));
   return entry;
 }
 
@@ -151,6 +151,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
   check_coverage(entries, data_start, static_cast<i64>(file.size()), source_name);
   for (Entry& entry : entries) {
     header.offsets.push_back(data_start + entry.begin);
+    header.sizes.push_back(entry.end - entry.begin);
     header.tensors.push_back(std::move(entry.info));
   }
   return header;
@@ -174,7 +175,7 @@ std::span<const std::byte> SafetensorsFile::bytes(std::string_view name) const {
   const auto found = index_.find(name);
   CHECK(found != index_.end(), "{} has no tensor {}", path().string(), name);
   return file_.bytes().subspan(static_cast<std::size_t>(header_.offsets[found->second]),
-                               static_cast<std::size_t>(header_.tensors[found->second].bytes()));
+                               static_cast<std::size_t>(header_.sizes[found->second]));
 }
 
 i64 SafetensorsFile::offset(std::string_view name) const { return bytes(name).data() - file_.bytes().data(); }

@@ -15,10 +15,12 @@
 
 namespace fathom {
 
-// What the header of a file says, checked: the tensors cover all bytes after the header without hole or overlap.
+// What the header of a file says, checked; a type that is unknown is no fault of the file: the tensors cover all bytes
+// after the header without hole or overlap.
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // in the order of their bytes
   std::vector<i64> offsets;         // of each, from the start of the file
+  std::vector<i64> sizes;           // of each in bytes, known for unknown types too
   std::map<std::string, std::string> metadata;
 };
 

@@ -53,7 +53,7 @@ Verdict judge(const ModelArgs& args, const Checkpoint& checkpoint, bool mtp, int
     if (found == nullptr)
       verdict.missing.push_back(instead(name, untranslated));
     else if (found->shape != wanted || !fits(found->dtype, entry.full.dtype))
-      verdict.mismatched.push_back(fmt::format("{} is {} {}, the configuration says {} {}", name, name_of(found->dtype),
+      verdict.mismatched.push_back(fmt::format("{} is {} {}, the configuration says {} {}", name, found->type(),
                                                to_string(found->shape), name_of(entry.full.dtype), to_string(wanted)));
   }
   for (const TensorInfo& info : checkpoint.tensors())

@@ -75,7 +75,7 @@ const TensorInfo& WeightStore::locate(const ManifestEntry& entry, std::initializ
         name, to_string(stored->shape), to_string(expected));
   CHECK(std::find(allowed.begin(), allowed.end(), stored->dtype) != allowed.end(),
         "{}: tensor {} holds {}, the configuration says {} (is its dtype or quantization_config right?)",
-        checkpoint_->description(), name, name_of(stored->dtype), list_of(allowed));
+        checkpoint_->description(), name, stored->type(), list_of(allowed));
   return *stored;
 }
 

@@ -246,6 +246,7 @@ std::string index_of(const std::vector<OutputFile>& outputs) {
 
 void RewritePlan::add(OutputFile& file, const std::string& stored_name, const TensorInfo& from, const Slice& slice,
                       bool costly) {
+  CHECK(from.dtype != DType::unknown, "tensor {} is of type {}, which is not supported", from.name, from.type());
   file.items.push_back({stored_name, &from, slice, costly});
   file.bytes += slice_shape(from, slice).numel() * size_of(from.dtype);
 }

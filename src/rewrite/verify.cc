@@ -124,7 +124,10 @@ std::map<std::string, std::pair<const SafetensorsFile*, const TensorInfo*>> by_n
 class Pieces {
  public:
   Pieces(const SafetensorsFile& file, const TensorInfo& info)
-      : file_(file), offset_(file.offset(info.name)), left_(info.bytes()), buffer_(kPieceBytes) {}
+      : file_(file),
+        offset_(file.offset(info.name)),
+        left_(static_cast<i64>(file.bytes(info.name).size())),
+        buffer_(kPieceBytes) {}
 
   // The next piece; empty at the end.
   std::span<const std::byte> next() {
@@ -147,9 +150,9 @@ using Place = std::pair<const SafetensorsFile*, const TensorInfo*>;
 // What differs between a tensor and that of another directory; empty when nothing does.
 std::string compare_tensor(const std::string& name, const Place& mine, const Place& theirs, const fs::path& other) {
   const TensorInfo &a = *mine.second, &b = *theirs.second;
-  if (a.dtype != b.dtype || a.shape != b.shape)
-    return fmt::format("tensor {} is {} {}, in {} {} {}", shown(name), name_of(a.dtype), to_string(a.shape),
-                       other.string(), name_of(b.dtype), to_string(b.shape));
+  if (a.type() != b.type() || a.shape != b.shape)
+    return fmt::format("tensor {} is {} {}, in {} {} {}", shown(name), a.type(), to_string(a.shape), other.string(),
+                       b.type(), to_string(b.shape));
   Pieces bytes(*mine.first, a), expected(*theirs.first, b);
   while (true) {
     const auto piece = bytes.next(), wanted = expected.next();

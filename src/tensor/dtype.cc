@@ -11,7 +11,7 @@ struct Row {
   std::string_view name, safetensors;
 };
 
-constexpr std::array<Row, 9> kRows = {{
+constexpr std::array<Row, 10> kRows = {{
     {DType::f32, 4, "f32", "F32"},
     {DType::bf16, 2, "bf16", "BF16"},
     {DType::f16, 2, "f16", "F16"},
@@ -21,6 +21,7 @@ constexpr std::array<Row, 9> kRows = {{
     {DType::i64, 8, "i64", "I64"},
     {DType::u8, 1, "u8", "U8"},
     {DType::boolean, 1, "bool", "BOOL"},
+    {DType::unknown, 0, "an unknown type", "?"},
 }};
 
 const Row& row(DType dtype) { return kRows[static_cast<std::size_t>(dtype)]; }

@@ -9,9 +9,10 @@
 
 namespace fathom {
 
-enum class DType : std::uint8_t { f32, bf16, f16, e4m3, e8m0, i32, i64, u8, boolean };
+// `unknown`: a type that only its file knows; nothing reads such elements.
+enum class DType : std::uint8_t { f32, bf16, f16, e4m3, e8m0, i32, i64, u8, boolean, unknown };
 
-// Bytes an element.
+// Bytes an element; 0 where that is not known.
 i64 size_of(DType dtype);
 
 // Short name for messages and reports: "f32", "bf16", "e4m3", ...

@@ -33,6 +33,31 @@ class Verify(Base):
         yield ["generate", "--ckpt-path", self.model, "--input-file", self.file("prompts", "a"), "--max-new-tokens", 1]
         yield ["logits", "--model", self.model, "--ids", "1,2", "--out", self.folder / "logits.safetensors"]
 
+    def test_an_unknown_type_makes_its_tensor_unusable_not_the_file(self):
+        logits = list(self.running())[-1]
+        self.ok(*logits)
+        expected = (self.folder / "logits.safetensors").read_bytes()
+        for dtype in ["F4", "F8_E5M2", "U64", "C64", "I64", "BOOL", "F16"]:
+            with self.subTest(dtype):
+                size = {"I64": 8, "BOOL": 1, "F16": 2}.get(dtype, 7)
+                write_file(self.model / MODEL, {**self.tensors, "extra": [dtype, [3], bytes(3 * size)]})
+                for args in self.running():
+                    self.refused(1, "has 1 tensor that the model of its configuration does not have: extra", *args)
+                self.ok(*logits, "--ignore-unused")
+                self.assertEqual((self.folder / "logits.safetensors").read_bytes(), expected)
+                for command in ["verify", "inspect"]:
+                    self.assertIn("extra", run(command, self.model).stdout.decode())
+                self.ok(*self.convert(self.model, "--ignore-unused", "--force"))
+                if size == 7:
+                    self.refused(1, f"tensor extra is of type {dtype}, which is not supported", *self.cast(self.model))
+                else:
+                    self.ok(*self.cast(self.model, "--force"))
+        shape, data = self.tensors[NORM][1:]
+        write_file(self.model / MODEL, {**self.tensors, NORM: ["F8_E5M2", shape, data]})
+        for args in [*self.running(), self.convert(self.model, out="b"), ["verify", self.model]]:
+            self.refused(1, f"tensor {NORM} is F8_E5M2 [512], the configuration says ", *args)
+        self.assertIn(f"{NORM} is F8_E5M2", run("inspect", self.model).stdout.decode())
+
     def hub_cache(self):
         """The model's files under the names that the hub's cache gives them; the folder with the links."""
         snapshot, blobs = (self.folder / "models--o--m" / name for name in ["snapshots/abc", "blobs"])
