@@ -25,6 +25,7 @@ void print(const VerifyReport& report, bool json) {
     nlohmann::ordered_json summary{{"faults", report.faults}, {"notes", report.notes}, {"files", report.files}};
     summary["compared_with"] = report.compared_with;
     summary["compared_bytes"] = report.hashed_bytes;
+    summary["numbers_bytes"] = report.numbers_bytes;
     print_output("{}\n", summary.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
     return;
   }
@@ -34,7 +35,10 @@ void print(const VerifyReport& report, bool json) {
       report.compared_with.empty()
           ? "; no hashes to compare with (--against)"
           : fmt::format("; {} compared with {}", bytes_text(report.hashed_bytes), report.compared_with);
-  if (report.faults.empty()) print_output("{} files without fault{}\n", report.files, compared);
+  const std::string numbers = report.numbers_bytes == 0
+                                  ? "; numbers not looked at (--numbers)"
+                                  : fmt::format("; numbers in {} looked at", bytes_text(report.numbers_bytes));
+  if (report.faults.empty()) print_output("{} files without fault{}{}\n", report.files, compared, numbers);
 }
 
 void run(Flags& flags) {
@@ -63,6 +67,8 @@ void add_verify(CLI::App& app) {
   command.option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
       .range(0, 1024)
       .shows_default();
+  command.flag("--numbers", flags->options.numbers,
+               "Read all numbers too: finds NaN, infinities, and matrices of nothing but zeros");
   command.flag("--json", flags->json, "Report as JSON");
   command.run([flags] { run(*flags); });
 }

@@ -1,7 +1,6 @@
 #include "rewrite/verify.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -19,6 +18,8 @@
 #include "checkpoint/json_text.h"
 #include "rewrite/file_hashes.h"
 #include "rewrite/inspect.h"
+#include "rewrite/numbers.h"
+#include "rewrite/pieces.h"
 #include "rewrite/rewrite.h"
 
 namespace fathom {
@@ -64,32 +65,18 @@ Files open_files(const std::vector<fs::path>& paths, VerifyReport& report) {
   return files;
 }
 
-bool is_scale(const TensorInfo& info) {
-  return info.name.ends_with(".scale") || info.name.ends_with("_scale_inv") || info.name.ends_with("_scale");
+void append(std::vector<std::string>& to, const std::vector<std::string>& from) {
+  to.insert(to.end(), from.begin(), from.end());
 }
 
-float number_at(const TensorInfo& info, std::span<const std::byte> bytes, std::size_t i) {
-  if (info.dtype == DType::e8m0) return e8m0_to_float(static_cast<e8m0_bits>(bytes[i]));
-  std::uint32_t bits = 0;
-  const auto size = static_cast<std::size_t>(size_of(info.dtype));
-  std::memcpy(&bits, bytes.data() + i * size, size);
-  return info.dtype == DType::f32 ? std::bit_cast<float>(bits) : bf16_to_float(static_cast<bf16_bits>(bits));
-}
-
-// Scales must be positive numbers.
-void check_scales(const SafetensorsFile& file, VerifyReport& report) {
-  for (const TensorInfo& info : file.tensors()) {
-    const bool known = info.dtype == DType::f32 || info.dtype == DType::bf16 || info.dtype == DType::e8m0;
-    if (!is_scale(info) || !known) continue;
-    const auto bytes = file.bytes(info.name);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(info.shape.numel()); ++i) {
-      const float value = number_at(info, bytes, i);
-      if (std::isfinite(value) && value > 0) continue;
-      report.faults.push_back(fmt::format("{}: scale {} holds {} at entry {}", file.path().filename().string(),
-                                          shown(info.name), value, i));
-      break;
-    }
-  }
+void look_at_numbers(const Files& files, const VerifyOptions& options, VerifyReport& report,
+                     const std::function<void(i64, i64)>& progress) {
+  const NumbersReport numbers = check_numbers(files, options.threads, progress);
+  append(report.faults, numbers.faults);
+  report.numbers_bytes = numbers.bytes;
+  if (!numbers.skipped.empty())
+    report.notes.push_back(fmt::format("the numbers of {} tensors were not looked at for their types, first {}",
+                                       numbers.skipped.size(), numbers.skipped.front()));
 }
 
 void check_architecture(const fs::path& directory, VerifyReport& report) {
@@ -119,31 +106,6 @@ std::map<std::string, std::pair<const SafetensorsFile*, const TensorInfo*>> by_n
   }
   return map;
 }
-
-// A tensor's bytes in pieces: what is read through a map would stay in the memory of this process.
-class Pieces {
- public:
-  Pieces(const SafetensorsFile& file, const TensorInfo& info)
-      : file_(file),
-        offset_(file.offset(info.name)),
-        left_(static_cast<i64>(file.bytes(info.name).size())),
-        buffer_(kPieceBytes) {}
-
-  // The next piece; empty at the end.
-  std::span<const std::byte> next() {
-    const auto piece = std::span(buffer_).first(static_cast<std::size_t>(std::min<i64>(left_, kPieceBytes)));
-    file_.read_at(offset_, piece);
-    offset_ += static_cast<i64>(piece.size());
-    left_ -= static_cast<i64>(piece.size());
-    return piece;
-  }
-
- private:
-  static constexpr i64 kPieceBytes = i64{1} << 20;
-  const SafetensorsFile& file_;
-  i64 offset_, left_;
-  std::vector<std::byte> buffer_;
-};
 
 using Place = std::pair<const SafetensorsFile*, const TensorInfo*>;
 
@@ -276,11 +238,12 @@ VerifyReport verify(const VerifyOptions& options, const std::function<void(i64, 
   report.files = static_cast<i64>(paths.size());
   const Files files = open_files(paths, report);
   const bool sound = report.faults.empty();
-  for (const auto& file : files) check_scales(*file, report);
+  for (const auto& file : files) append(report.faults, check_scales(*file));
   if (sound)
     check_architecture(directory, report);
   else
     report.notes.emplace_back("tensors were not compared with the architecture, because files are damaged");
+  if (options.numbers) look_at_numbers(files, options, report, progress);
   const fs::path own = directory / kManifestFile;
   const fs::path against = !options.against.empty() ? options.against : fs::exists(own) ? own : fs::path();
   if (against.empty()) {

@@ -13,6 +13,7 @@ namespace fathom {
 struct VerifyOptions {
   std::filesystem::path model;
   std::filesystem::path against;  // a manifest, a list of SHA-256 hashes or another directory; may be empty
+  bool numbers = false;           // look at all numbers for NaN, infinities and matrices of zeros
   int threads = 0;                // 0: one a physical core
 };
 
@@ -22,6 +23,7 @@ struct VerifyReport {
   std::vector<std::string> warnings;  // of the configuration
   i64 files = 0;                      // safetensors files of the checkpoint
   i64 hashed_bytes = 0;               // compared with known hashes or with another directory
+  i64 numbers_bytes = 0;              // of tensors whose numbers were looked at; 0 without `numbers`
   std::string compared_with;          // empty: there was nothing to compare with
 };
 

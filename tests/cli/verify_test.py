@@ -58,6 +58,43 @@ class Verify(Base):
             self.refused(1, f"tensor {NORM} is F8_E5M2 [512], the configuration says ", *args)
         self.assertIn(f"{NORM} is F8_E5M2", run("inspect", self.model).stdout.decode())
 
+    def test_numbers_are_looked_at_when_asked(self):
+        self.assertIn("numbers not looked at (--numbers)", self.ok("verify", self.model))
+        self.assertRegex(self.ok("verify", self.model, "--numbers"), r"; numbers in [0-9.]+ MB looked at")
+        self.assertGreater(json.loads(self.ok("verify", self.model, "--numbers", "--json"))["numbers_bytes"], 1_000_000)
+        cases = [(EMBEDDING, 2, "<H", 0x7F81, "nan"), (EMBEDDING, 2, "<H", 0xFF80, "-inf"),
+                 (EMBEDDING, 2, "<H", 0x7F80, "inf"), (NORM, 2, "<H", 0xFFC0, "nan"),
+                 (CODES, 1, "B", 0x7F, "nan"), (CODES, 1, "B", 0xFF, "nan")]
+        for name, size, form, bits, text in cases:
+            last = len(self.tensors[name][2]) // size - 1
+            for entry in [0, last // 2, last]:
+                with self.subTest(name, bits=bits, entry=entry):
+                    self.write(name, entry * size, struct.pack(form, bits))
+                    self.ok("verify", self.model)
+                    self.refused(1, ["1 fault", f"{MODEL}: tensor {name} holds {text} at entry {entry}"],
+                                 "verify", self.model, "--numbers", "--threads", 2)
+        far = struct.pack("<f", 1) * 599_999 + struct.pack("<I", 0x7F800000)  # more than what is read at once
+        write_file(self.model / MODEL, {**self.tensors, "x": ["F32", [2, 300_000], far]})
+        self.assertIn("tensor x holds inf at entry 599999\n", run("verify", self.model, "--numbers").stdout.decode())
+        for dtype, bits, text in [("F32", 0xFF800000, "-inf"), ("F32", 0x7FC00000, "nan")]:
+            shape, data = [4, 4], bytearray(struct.pack("<16f", *range(16)))
+            data[20:24] = struct.pack("<I", bits)
+            write_file(self.model / MODEL, {**self.tensors, "x": [dtype, shape, bytes(data)]})
+            self.assertIn(f"tensor x holds {text} at entry 5\n", run("verify", self.model, "--numbers").stdout.decode())
+        write_file(self.model / MODEL, {**self.tensors, "x": ["F16", [2], struct.pack("<HH", 0x7BFF, 0x7C00)]})
+        self.assertIn("tensor x holds inf at entry 1\n", run("verify", self.model, "--numbers").stdout.decode())
+
+    def test_a_matrix_of_zeros_is_a_fault_a_vector_is_none(self):
+        for name, zero in [(CODES, 0), (CODES, 0x80), (EMBEDDING, 0)]:
+            size = len(self.tensors[name][2])
+            self.write(name, 0, bytes([zero]) * size)
+            self.ok("verify", self.model)
+            self.refused(1, ["1 fault", f"tensor {name} is a matrix of zeros"], "verify", self.model, "--numbers")
+            self.write(name, 0, bytes(size - 1) + b"\1")
+            self.ok("verify", self.model, "--numbers")
+        self.write(NORM, 0, bytes(len(self.tensors[NORM][2])))
+        self.ok("verify", self.model, "--numbers")
+
     def hub_cache(self):
         """The model's files under the names that the hub's cache gives them; the folder with the links."""
         snapshot, blobs = (self.folder / "models--o--m" / name for name in ["snapshots/abc", "blobs"])
