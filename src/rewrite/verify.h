@@ -13,6 +13,7 @@ namespace fathom {
 struct VerifyOptions {
   std::filesystem::path model;
   std::filesystem::path against;  // a manifest, a list of SHA-256 hashes or another directory; may be empty
+  std::string config;             // replaces the directory's own configuration; may be empty
   int threads = 0;                // 0: one a physical core
 };
 
