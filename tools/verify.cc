@@ -64,6 +64,7 @@ void add_verify(CLI::App& app) {
   command.option("--against", flags->against,
                  "A manifest.json, a list of SHA-256 hashes, or another directory; without it the directory's own "
                  "manifest.json, or in a hub cache the hashes that name its files");
+  command.option("--config", flags->options.config, "Configuration to use instead of the directory's");
   command.option("--threads", flags->options.threads, "Threads; 0 takes one a physical core")
       .range(0, 1024)
       .shows_default();

@@ -75,9 +75,10 @@ class FileCheckpoint : public Checkpoint {
 };
 
 // A Hugging Face directory: the files that model.safetensors.index.json names, or all *.safetensors when there is none.
-// Fused experts, which hold those of a layer in one tensor, are divided into the matrices of each unless
-// `divide_experts` is false: they have no reference name then. Throws Error naming those that cannot be divided.
-std::unique_ptr<FileCheckpoint> open_hf_directory(const std::filesystem::path& directory, bool divide_experts = true);
+// Fused experts, which hold those of a layer in one tensor, are divided into the matrices of each. Throws Error naming
+// those that cannot be divided, and when no tensor is of the family. Without `family` tensors are as stored, of any
+// model.
+std::unique_ptr<FileCheckpoint> open_hf_directory(const std::filesystem::path& directory, bool family = true);
 
 // One rank's file of a directory written by the converter: model{rank}-mp{world_size}.safetensors.
 std::unique_ptr<FileCheckpoint> open_sharded(const std::filesystem::path& directory, int rank, int world_size);

@@ -55,14 +55,14 @@ void check_files_exist(const WeightMap& map, const fs::path& directory) {
        shown(missing.front()), more, kIndexFile);
 }
 
-void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored, bool divide_experts) {
+void add(FileCheckpoint& checkpoint, const SafetensorsFile& file, const TensorInfo& stored, bool family) {
   if (const auto name = reference_name(stored.name))
     checkpoint.add_tensor(file, stored, *name);
-  else if (!divide_experts || !add_fused_experts(checkpoint, file, stored))
+  else if (!family || !add_fused_experts(checkpoint, file, stored))
     checkpoint.add_untranslated(file, stored.name);
 }
 
-void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory, bool divide_experts) {
+void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory, bool family) {
   const WeightMap map = read_index(directory / kIndexFile);
   check_files_exist(map, directory);
   for (const auto& [name, tensors] : map) {
@@ -72,7 +72,7 @@ void add_indexed(FileCheckpoint& checkpoint, const fs::path& directory, bool div
             shown(tensor), kIndexFile);
     for (const TensorInfo& stored : file.tensors())
       if (tensors.contains(stored.name))
-        add(checkpoint, file, stored, divide_experts);
+        add(checkpoint, file, stored, family);
       else
         checkpoint.add_unnamed(stored.name);
   }
@@ -111,18 +111,19 @@ void check_layout(const FileCheckpoint& checkpoint) {
 
 }  // namespace
 
-std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory, bool divide_experts) {
+std::unique_ptr<FileCheckpoint> open_hf_directory(const fs::path& directory, bool family) {
   auto checkpoint = std::make_unique<FileCheckpoint>(directory, 1, true);
   if (fs::exists(directory / kIndexFile)) {
-    add_indexed(*checkpoint, directory, divide_experts);
+    add_indexed(*checkpoint, directory, family);
   } else {
     for (const fs::path& path : safetensors_files(directory)) {
       const SafetensorsFile& file = checkpoint->add_file(path);
-      for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored, divide_experts);
+      for (const TensorInfo& stored : file.tensors()) add(*checkpoint, file, stored, family);
     }
   }
   check_layout(*checkpoint);
-  CHECK(!checkpoint->tensors().empty(), "{} holds no tensor of a DeepSeek-V2 or V3 model{}", directory.string(),
+  CHECK(!family || !checkpoint->tensors().empty(), "{} holds no tensor of a DeepSeek-V2 or V3 model{}",
+        directory.string(),
         checkpoint->untranslated().empty() ? "" : "; the first is " + checkpoint->untranslated().front());
   if (ties_embeddings(directory)) checkpoint->alias("head.weight", "embed.weight");
   alias_mtp_tensors(*checkpoint);

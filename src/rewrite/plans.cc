@@ -65,14 +65,21 @@ void note_left_out(RewritePlan& plan, const ModelArgs& args, const Verdict& verd
                                      verdict.strays.front()));
 }
 
-Json read_config(const fs::path& from) {
-  const fs::path path = from / kConfigFile;
-  CHECK(fs::exists(path), "{} does not exist", path.string());
+// The configuration to be written beside the weights, in Hugging Face's form; null when there is none. `args`: what it
+// becomes where only the reference's form is there.
+Json config_of(const PlanInput& input, const ModelArgs* args) {
+  fs::path path = input.config.empty() ? input.from / kConfigFile : fs::path(input.config);
+  if (fs::is_directory(path)) path /= kConfigFile;
+  if (!fs::exists(path)) {
+    CHECK(input.config.empty(), "configuration {} does not exist", path.string());
+    return args != nullptr ? Json(to_hf_config(*args)) : Json();
+  }
   const std::string text = read_model_file(path, kMaxConfigBytes);
   parse_json(text, path.string());  // with its checks; the other form keeps the order
   Json config = Json::parse(text);
   CHECK(config.is_object(), "{} holds no JSON object", path.string());
-  return config;
+  const bool hf = config.contains("model_type") || config.contains("architectures");
+  return hf || args == nullptr ? config : Json(to_hf_config(*args));
 }
 
 // Carries the plan out with the rows of rotated parts in the order of pairs, which `config` then says, if the source
@@ -104,35 +111,59 @@ void finish_hf(RewritePlan& plan, std::vector<OutputFile> outputs, const Json& c
   std::erase_if(outputs, [](const OutputFile& output) { return output.items.empty(); });
   plan.outputs = std::move(outputs);
   plan.texts[std::string(kIndexFile)] = index_of(plan.outputs);
-  plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
+  if (!config.is_null()) plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
   plan.copies = files_of(plan.source, is_companion);
 }
 
-}  // namespace
+// The input with the directory that it means.
+PlanInput resolved(PlanInput input) {
+  input.from = model_directory(input.from);
+  const bool indexed = fs::exists(input.from / kIndexFile);
+  if (fs::exists(input.from / kUnfinishedFile) || (!indexed && safetensors_files(input.from).empty()))
+    open_checkpoint(input.from);  // says what is there instead
+  check_model_files(input.from);
+  CHECK(indexed || sharded_sizes(input.from).empty(), "{} is converted already; a Hugging Face directory is needed",
+        input.from.string());
+  return input;
+}
 
-Source open_source(const fs::path& directory, bool divide_experts) {
+// A model of the family.
+Source open_source(const PlanInput& input) {
   Source source;
-  source.args = load_model_args_of(directory);
-  open_checkpoint(directory, 0, std::max(1, sharded_sizes(directory).empty() ? 1 : sharded_sizes(directory).front()));
-  CHECK(fs::exists(directory / kIndexFile) || sharded_sizes(directory).empty(),
-        "{} is converted already; a Hugging Face directory is needed", directory.string());
-  source.files = open_hf_directory(directory, divide_experts);
+  source.args = input.config.empty() ? load_model_args_of(input.from) : load_config(input.config);
+  source.files = open_hf_directory(input.from);
   source.stored = std::make_unique<StoredCheckpoint>(*source.files);
   learn_from_weights(source.args, *source.files);
   return source;
 }
 
-OwnedPlan plan_convert(const fs::path& named, const fs::path& to, i64 n_experts, int ranks, bool mtp,
-                       bool ignore_unused) {
-  const fs::path from = model_directory(named);
-  OwnedPlan owned{open_source(from), nullptr, {}};
+// Only FP8 in blocks of 128 x 128 becomes bf16 by multiplying.
+void refuse_other_layouts(const fs::path& from, const Json& config) {
+  if (!config.is_object() || !config.contains("quantization_config")) return;
+  const Json& quantization = config["quantization_config"];
+  if (!quantization.is_object()) return;
+  const Json method = quantization.value("quant_method", Json("fp8"));
+  const Json block = quantization.value("weight_block_size", Json({128, 128}));
+  CHECK(method == "fp8" && block == Json({128, 128}),
+        "{}: weights quantised as {} in blocks of {} cannot be cast, only fp8 in blocks of [128,128]; get the model's "
+        "FP8 "
+        "or bf16 checkpoint",
+        from.string(), shown_json(method), shown_json(block));
+}
+
+}  // namespace
+
+OwnedPlan plan_convert(const PlanInput& named, i64 n_experts, int ranks, bool mtp) {
+  const PlanInput input = resolved(named);
+  const fs::path& from = input.from;
+  OwnedPlan owned{open_source(input), nullptr, {}};
   ModelArgs& args = owned.source.args;
   CHECK(n_experts == 0 || n_experts == args.n_routed_experts, "--n-experts {}: {} has {} routed experts", n_experts,
         from.string(), args.n_routed_experts);
   args.validate_world_size(ranks);
   const Verdict verdict = judge(args, *owned.source.files, mtp);
-  require_sound(verdict, from.string(), ignore_unused);
-  RewritePlan& plan = owned.plan = start("convert", owned.source, from, to);
+  require_sound(verdict, from.string(), input.ignore_unused);
+  RewritePlan& plan = owned.plan = start("convert", owned.source, from, input.to);
   plan.options = {{"model_parallel", std::to_string(ranks)}, {"mtp", mtp ? "true" : "false"}};
   for (int rank = 0; rank < ranks; ++rank) {
     OutputFile& file = plan.outputs.emplace_back();
@@ -146,8 +177,8 @@ OwnedPlan plan_convert(const fs::path& named, const fs::path& to, i64 n_experts,
            name == "chat_template.jinja" || name == kConfigFile;
   });
   if (!mtp) args.n_mtp_layers = 0;
-  const bool edited = !args.rope_interleave && fs::exists(from / kConfigFile);
-  Json config = edited ? read_config(from) : Json::object();
+  const bool edited = !input.config.empty() || (!args.rope_interleave && fs::exists(from / kConfigFile));
+  Json config = edited ? config_of(input, &args) : Json::object();
   pair_rope(owned, nullptr, config);
   if (edited) {
     plan.texts[std::string(kConfigFile)] = config.dump(2) + "\n";
@@ -157,12 +188,16 @@ OwnedPlan plan_convert(const fs::path& named, const fs::path& to, i64 n_experts,
   return owned;
 }
 
-OwnedPlan plan_cast(const fs::path& named, const fs::path& to, bool allow_missing_scale) {
-  const fs::path from = model_directory(named);
-  OwnedPlan owned{open_source(from, false), nullptr, {}};  // what is no FP8 matrix stays as it is
-  Json config = read_config(from);
+OwnedPlan plan_cast(const PlanInput& named, bool allow_missing_scale) {
+  const PlanInput input = resolved(named);
+  OwnedPlan owned;
+  owned.source.files = open_hf_directory(input.from, false);  // what is no FP8 matrix stays as it is
+  owned.source.stored = std::make_unique<StoredCheckpoint>(*owned.source.files);
+  CHECK(!owned.source.files->stored().empty(), "{} holds no tensors", input.from.string());
+  Json config = config_of(input, nullptr);
+  refuse_other_layouts(input.from, config);
   auto view = std::make_unique<CastCheckpoint>(*owned.source.stored, allow_missing_scale);
-  RewritePlan& plan = owned.plan = start("fp8-cast-bf16", owned.source, from, to);
+  RewritePlan& plan = owned.plan = start("fp8-cast-bf16", owned.source, input.from, input.to);
   plan.options = {{"allow_missing_scale", allow_missing_scale ? "true" : "false"}};
   plan.checkpoint = view.get();
   std::vector<OutputFile> outputs = outputs_like(owned.source);
@@ -171,21 +206,22 @@ OwnedPlan plan_cast(const fs::path& named, const fs::path& to, bool allow_missin
              info, {});
   for (const std::string& name : view->unscaled())
     plan.notes.push_back(fmt::format("Warning: Missing scale_inv tensor for {}, skipping conversion", shown(name)));
-  if (view->unscaled().empty()) config.erase("quantization_config");
+  if (view->unscaled().empty() && config.is_object()) config.erase("quantization_config");
   finish_hf(plan, std::move(outputs), config);
   owned.view = std::move(view);
   return owned;
 }
 
-OwnedPlan plan_quantize(const fs::path& named, const fs::path& to, bool power_of_two_scales, bool ignore_unused) {
-  const fs::path from = model_directory(named);
-  OwnedPlan owned{open_source(from), nullptr, {}};
+OwnedPlan plan_quantize(const PlanInput& named, bool power_of_two_scales) {
+  const PlanInput input = resolved(named);
+  const fs::path& from = input.from;
+  OwnedPlan owned{open_source(input), nullptr, {}};
   const Source& source = owned.source;
-  Json config = read_config(from);
+  Json config = config_of(input, &source.args);
   CHECK(!config.contains("quantization_config") || config["quantization_config"].is_null(),
         "{} is quantised already (quantization_config)", from.string());
   ModelArgs args = source.args;
-  require_sound(judge(args, *source.files, true), from.string(), ignore_unused);
+  require_sound(judge(args, *source.files, true), from.string(), input.ignore_unused);
   args.dtype = "fp8";
   args.scale_fmt = power_of_two_scales ? "ue8m0" : "";
   std::unordered_set<std::string> matrices;
@@ -193,7 +229,7 @@ OwnedPlan plan_quantize(const fs::path& named, const fs::path& to, bool power_of
     if (entry.format != nullptr && entry.format->has_scale())
       matrices.insert(source.stored->of_reference(entry.full.name)->name);
   auto view = std::make_unique<QuantizedCheckpoint>(*source.stored, matrices, power_of_two_scales);
-  RewritePlan& plan = owned.plan = start("quantize", source, from, to);
+  RewritePlan& plan = owned.plan = start("quantize", source, from, input.to);
   plan.options = {{"format", power_of_two_scales ? "fp8-ue8m0" : "fp8"}};
   std::vector<OutputFile> outputs = outputs_like(source);
   for (const TensorInfo& info : view->tensors()) {

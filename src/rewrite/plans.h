@@ -15,7 +15,7 @@ namespace fathom {
 struct Source {
   std::unique_ptr<FileCheckpoint> files;
   std::unique_ptr<StoredCheckpoint> stored;
-  ModelArgs args;
+  ModelArgs args;  // not set for a cast
 };
 
 // A plan and what its items point into.
@@ -25,21 +25,23 @@ struct OwnedPlan {
   RewritePlan plan;
 };
 
-// Throws Error when it is no Hugging Face directory (a converted one is named as such). `divide_experts`:
-// see open_hf_directory().
-Source open_source(const std::filesystem::path& directory, bool divide_experts = true);
+// What a plan is made of.
+struct PlanInput {
+  std::filesystem::path from, to;
+  std::string config = {};     // replaces the directory's own configuration; may be empty
+  bool ignore_unused = false;  // see require_sound()
+};
+
+// All throw Error when `from` is no Hugging Face directory (a converted one is named as such).
 
 // For each rank the file that the reference's converter writes. Refuses sizes that do not divide the model before any
-// tensor is read. `n_experts`: 0, or what the caller believes the model has. `ignore_unused`: see
-// require_sound().
-OwnedPlan plan_convert(const std::filesystem::path& from, const std::filesystem::path& to, i64 n_experts, int ranks,
-                       bool mtp, bool ignore_unused);
+// tensor is read. `n_experts`: 0, or what the caller believes the model has.
+OwnedPlan plan_convert(const PlanInput& input, i64 n_experts, int ranks, bool mtp);
 
-// The same files with FP8 matrices as bf16.
-OwnedPlan plan_cast(const std::filesystem::path& from, const std::filesystem::path& to, bool allow_missing_scale);
+// The same files with FP8 matrices as bf16, of any model: like the reference's script it looks at no architecture.
+OwnedPlan plan_cast(const PlanInput& input, bool allow_missing_scale);
 
 // The same files with the matrices that the family keeps in FP8 quantised.
-OwnedPlan plan_quantize(const std::filesystem::path& from, const std::filesystem::path& to, bool power_of_two_scales,
-                        bool ignore_unused);
+OwnedPlan plan_quantize(const PlanInput& input, bool power_of_two_scales);
 
 }  // namespace fathom

@@ -79,9 +79,9 @@ void look_at_numbers(const Files& files, const VerifyOptions& options, VerifyRep
                                        numbers.skipped.size(), numbers.skipped.front()));
 }
 
-void check_architecture(const fs::path& directory, VerifyReport& report) {
+void check_architecture(const fs::path& directory, const std::string& config, VerifyReport& report) {
   try {
-    const InspectReport found = inspect({.model = directory.string(), .config = {}});
+    const InspectReport found = inspect({.model = directory.string(), .config = config});
     report.warnings = found.args.warnings;
     for (const std::string& name : found.missing) report.faults.push_back(fmt::format("tensor {} is missing", name));
     for (const std::string& text : found.mismatched) report.faults.push_back("tensor " + text);
@@ -240,7 +240,7 @@ VerifyReport verify(const VerifyOptions& options, const std::function<void(i64, 
   const bool sound = report.faults.empty();
   for (const auto& file : files) append(report.faults, check_scales(*file));
   if (sound)
-    check_architecture(directory, report);
+    check_architecture(directory, options.config, report);
   else
     report.notes.emplace_back("tensors were not compared with the architecture, because files are damaged");
   if (options.numbers) look_at_numbers(files, options, report, progress);

@@ -14,6 +14,7 @@ struct VerifyOptions {
   std::filesystem::path model;
   std::filesystem::path against;  // a manifest, a list of SHA-256 hashes or another directory; may be empty
   bool numbers = false;           // look at all numbers for NaN, infinities and matrices of zeros
+  std::string config;             // replaces the directory's own configuration; may be empty
   int threads = 0;                // 0: one a physical core
 };
 

@@ -181,7 +181,9 @@ class Kinds:
 # Where the fault does not concern the command: the cast takes matrices as they are stored, whatever the model is.
 CAST_ACCEPTS = {"renamed tensor", "renamed gate", "expert of another number", "matrix turned", "matrix flattened",
                 "index: tensor left out", "config: wider", "config: more layers", "config: more experts",
-                "config: vocabulary grown", "codes called bytes"}
+                "config: vocabulary grown", "codes called bytes", "config: missing", "config: another family",
+                "config: hidden size zero", "config: hidden size a text", "config: absurd number",
+                "config: more experts a token than there are"}
 
 
 class Broken(Base):

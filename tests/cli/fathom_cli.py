@@ -50,7 +50,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual(len(errors), 1, lines)
         self.assertEqual(lines[-1], errors[0])
         for line in lines[:-1]:
-            self.assertRegex(line, r"^((ModelArgs|Options)\(|YaRN is |MTP layer|fathom: warning: )")
+            self.assertRegex(line, r"^((ModelArgs|Options)\(|YaRN is |MTP layer|listening on |fathom: warning: )")
         for needle in [needles] if isinstance(needles, str) else needles:
             self.assertIn(needle, errors[0])
         return errors[0]

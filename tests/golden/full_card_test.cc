@@ -86,10 +86,12 @@ std::vector<Request> mixed_requests(const Room& room) {
   std::mt19937 random(5);
   std::vector<Request> requests;
   const i64 count = room.options.limits.max_sequences, mean = room.cache_tokens * 5 / (3 * count);
+  // None ends before all prompts are read: else the first would make room for the last.
+  const i64 answer = 4 * room.cache_tokens / room.options.limits.max_tokens;
   for (i64 id = 0; id < count; ++id) {
     const i64 draw = 1 + static_cast<i64>(random() % 63),
               length = id % 4 == 3 ? draw : std::min(mean / 2 + mean * draw / 63, room.args.max_seq_len - 64);
-    Request request{.id = id, .prompt = {0}, .sampling = {.temperature = 0}, .max_new_tokens = 16 + draw / 2};
+    Request request{.id = id, .prompt = {0}, .sampling = {.temperature = 0}, .max_new_tokens = answer + 16 + draw / 2};
     while (static_cast<i64>(request.prompt.size()) < length)
       request.prompt.push_back(
           static_cast<TokenId>(3 + random() % static_cast<std::uint32_t>(room.args.vocab_size - 100)));
