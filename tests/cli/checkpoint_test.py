@@ -244,7 +244,6 @@ class Broken(Scratch):
             "fraction": with_entry(first, shape=[1.5]),
             "overlap": with_entry(second, data_offsets=[begin - 2, end - 2]),
             "swapped": with_entry(first, data_offsets=[8, 0]),
-            "dtype": with_entry(first, dtype="F8_E9M9"),
             "metadata": json.dumps(good | {"__metadata__": {"format": 1}}).encode(),
             "encoding": text.replace(first.encode(), b"\xff\xfe" + first.encode()[2:], 1),
             "extra bytes": text,
