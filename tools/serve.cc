@@ -146,6 +146,10 @@ void add_serve(CLI::App& app) {
   key.needs(certificate);
   command.option("--cors-origin", flags->origins, "Web page's origin that may ask, or *; may be given several times")
       .repeatable();
+  command
+      .option("--max-concurrent", flags->run.session.max_batch_size,
+              "Requests computed at once; else the configuration's max_batch_size")
+      .range(1, i64{1} << 16);
   command.option("--max-queue", flags->max_queue, "Requests that may wait; more are answered with status 429")
       .range(1, i64{1} << 30)
       .shows_default();

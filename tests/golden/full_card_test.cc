@@ -119,7 +119,7 @@ TEST(FullCard, MixedLongContexts) {
     least = std::min(least, engine.scheduler().pool().available());
   }
   EXPECT_EQ(finished, static_cast<i64>(requests.size()));
-  EXPECT_EQ(least, 0);
+  EXPECT_LE(least, 1);  // a sequence that needs two more gets none of them
   EXPECT_GT(engine.scheduler().preemptions(), 0);
   // Recorded passes take about a mebibyte each, of the reserve; scratch takes nothing.
   const i64 taken = free - room.device->memory()->free;
