@@ -93,7 +93,7 @@ fs::path snapshots_of(const fs::path& path) {
            (fs::is_directory(folder / "refs") || fs::is_directory(folder / "blobs") ||
             folder.filename().string().starts_with("models--"));
   };
-  const fs::path plain = fs::absolute(path / "").lexically_normal().parent_path();
+  fs::path plain = fs::absolute(path / "").lexically_normal().parent_path();
   if (is_cache(plain)) return plain / "snapshots";
   if (plain.filename() == "snapshots" && is_cache(plain.parent_path())) return plain;
   return {};
