@@ -31,7 +31,7 @@ test: ## build everything and run every test
 	$(call test,release)
 
 # What a machine without a GPU can prove of a build with CUDA; scripts/gpu_check.sh does the rest on one with a GPU.
-cuda_programs = fathom cuda_test ops_test device_test engine_model_test golden_test tiny_test
+cuda_programs = fathom cuda_test ops_test device_test engine_model_test full_card_test golden_test tiny_test
 cuda: ## build with CUDA (needs its toolkit): build/cuda/bin/fathom, and the checks that need no GPU
 	scripts/setup.sh build test
 	scripts/configure.sh cuda ON </dev/null >&2

@@ -145,7 +145,12 @@ add(
     "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% if m.content is not none %}{{ m.content | trim }}{% endif %}{% if m.tool_calls %}{% for t in m.tool_calls %}{{ t.function.name }}({{ t.function.arguments | tojson }}){% endfor %}{% endif %}{{ '\n' }}{% endfor %}",
     "{{ messages[-1].content.split('</think>')[-1].lstrip('\\n') }}", "{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|first }}", "{%- set last = namespace(i=-1) -%}{%- for m in messages -%}{%- if m['role'] == 'user' -%}{%- set last.i = loop.index0 -%}{%- endif -%}{%- endfor -%}{{ last.i }}", "{% set loop_messages = messages[1:] if messages[0]['role'] == 'system' else messages %}{{ loop_messages|length }}", "{{ (messages|length - 1) % 2 == 0 }}", "{% for m in messages[::-1] %}{{ loop.index0 }}{{ m.role[0] }}{% endfor %}", "{{ 'tool_calls' in messages[2] and messages[2].tool_calls is not none }}", "{{ tools is none }}{{ documents is defined }}{{ add_generation_prompt }}",
 )
-
+# What a wrong sign, bound or flag in one place would change, and no case above tells.
+each("{{ @ }}", "1.5 in range(3)", "2.0 in range(3)", "'A'.istitle()", "'Ab Cd'.istitle()", "'ab'.istitle()", "'AB'.istitle()", "'A b'.istitle()",
+     "'a\tb'.expandtabs(0)", "'a\tb'.expandtabs(-1)", "'a\tb'.expandtabs(1)", "'a\t\tb'.expandtabs(3)", "'{'.format()", "'a{'.format(1)", "'}'.format()", "'{{'.format()",
+     "'{{}}'.format()", "'a}}'.format()", "d.update({})", "d.pop('a')", "d.clear()", "numbers.sort()", "numbers.insert(0, 1)", "strftime_now('100%')", "strftime_now('%')",
+     "(1,)", "(1, 2,)", "text|wordwrap(3)", "'a b'|wordwrap(1)", "'  a  b'|wordwrap(2)", "'abc def'|wordwrap(2, false)", "'%.1000d' % 1 == '1'")
+add("{% set x = 1, %}{{ x }}", "{% for a, in [[1], [2]] %}{{ a }}{% endfor %}", "{% set x, = [1] %}{{ x }}")
 
 def main():
     seen = set()
