@@ -73,6 +73,24 @@ bool may_be_needed(std::string_view name) {
          std::any_of(kEnds.begin(), kEnds.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
+// What stands in place of weights or JSON: nothing, or a text such as a server's "Entry not found". Empty for other
+// files.
+std::string other_text(const fs::path& path, std::string_view head) {
+  const auto printable = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
+  const bool json = path.extension() == ".json";
+  if ((!json && path.extension() != ".safetensors") || !fs::is_regular_file(path)) return {};
+  if (head.empty()) return fs::file_size(path) == 0 ? "is empty; download it again" : "";
+  const std::string text = beginning_of_text(head);
+  const bool other =
+      json ? !text.empty() && text.front() != '{' && text.front() != '['
+           : std::all_of(head.begin(), head.begin() + std::min<std::ptrdiff_t>(8, std::ssize(head)), printable);
+  const auto end = std::find_if_not(head.begin(), head.begin() + std::min<std::ptrdiff_t>(60, std::ssize(head)),
+                                    [](char c) { return c >= ' ' && c <= '~'; });
+  return other ? fmt::format("is not the file itself, it begins with \"{}\"; download it again",
+                             std::string_view(head.begin(), end))
+               : "";
+}
+
 // What is wrong with the file, by its name and beginning; empty when nothing is.
 std::string fault_of(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -82,6 +100,9 @@ std::string fault_of(const fs::path& path) {
           "{} is left of an unfinished download; let the download finish, or when {} is whole, remove it",
           path.string(), name.substr(0, name.size() - end.size()));
   if (!may_be_needed(name)) return {};
+  if (fs::is_symlink(path) && !fs::exists(path))
+    return fmt::format("{} is a link to {}, which is not there; finish the download", path.string(),
+                       fs::read_symlink(path).string());
   const std::string what = what_file_is(path);
   return what.empty() ? what : fmt::format("{} {}", path.string(), what);
 }
@@ -131,12 +152,13 @@ std::string what_file_is(const fs::path& path) {
     if (text.starts_with(begin))
       return "is a web page, probably an error or a login, not the file itself; download it again";
   if (may_be_safetensors(head)) return {};
-  const char* format = other_format(head);
-  return format == nullptr ? ""
-                           : fmt::format(
-                                 "is {}, which is not supported; get the model as safetensors files, as "
-                                 "published on the Hugging Face hub",
-                                 format);
+  if (const char* format = other_format(head))
+    return fmt::format(
+        "is {}, which is not supported; get the model as safetensors files, as published on the Hugging Face hub",
+        format);
+  if (!head.empty() && head.find_first_not_of('\0') == std::string::npos)
+    return "begins with zeros, as what was not downloaded to its end does; download it again";
+  return other_text(path, head);
 }
 
 std::string read_model_file(const fs::path& path, i64 max_bytes) {

@@ -15,7 +15,8 @@ namespace fathom {
 std::filesystem::path model_directory(const std::filesystem::path& path);
 
 // What stands at `path` instead of what its name says, and what to do, as the end of a sentence: a Git LFS pointer, a
-// web page, a file of another format. Empty when nothing is wrong with its beginning, or it cannot be read.
+// web page, a server's answer, zeros, nothing, a file of another format. Empty when nothing is wrong with its
+// beginning, or it cannot be read.
 std::string what_file_is(const std::filesystem::path& path);
 
 // The whole file, as read_file() gives it. Throws Error also when it is not what its name says.

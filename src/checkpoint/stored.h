@@ -35,7 +35,8 @@ class StoredCheckpoint : public Checkpoint {
   std::unordered_map<std::string_view, std::size_t> index_;  // views of the names in tensors_
 };
 
-// FP8 matrices with scales (weight_scale_inv or weight_scale) as bf16; everything else as stored, scales left out.
+// FP8 matrices, and stacks of them [n, rows, columns], with scales (NAME_scale_inv or NAME_scale) as bf16; everything
+// else as stored, scales left out.
 class CastCheckpoint : public Checkpoint {
  public:
   // Throws Error naming the first FP8 matrix without a scale unless `allow_missing_scale`; those stay as they are.
@@ -44,7 +45,7 @@ class CastCheckpoint : public Checkpoint {
   std::string description() const override { return stored_.description(); }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override;
-  // Of cast matrices: whole tensors or rows from a multiple of 128 on.
+  // Of cast matrices: whole tensors or rows from a multiple of 128 on; of stacks: whole tensors or some matrices.
   void read(const TensorInfo& info, const Slice& slice, std::span<std::byte> out) const override;
   void prefetch(const TensorInfo& info, const Slice& slice) const override { stored_.prefetch(info, slice); }
 

@@ -50,9 +50,11 @@ const TensorInfo* scale_of(const StoredCheckpoint& stored, const std::string& ma
 }
 
 void check_scale(const StoredCheckpoint& stored, const TensorInfo& matrix, const TensorInfo& scale) {
-  CHECK(matrix.shape.rank() == 2, "{}: FP8 tensor {} has shape {}; matrices are cast", stored.description(),
-        shown(matrix.name), to_string(matrix.shape));
-  const Shape grid{blocks_of(matrix.shape[0]), blocks_of(matrix.shape[1])};
+  const int rank = matrix.shape.rank();
+  CHECK(rank == 2 || rank == 3, "{}: FP8 tensor {} has shape {}; matrices and stacks of them are cast",
+        stored.description(), shown(matrix.name), to_string(matrix.shape));
+  Shape grid = matrix.shape;
+  for (int dim = rank - 2; dim < rank; ++dim) grid[dim] = blocks_of(grid[dim]);
   CHECK(scale.shape == grid, "{}: scales {} have shape {}; {} needs {}", stored.description(), shown(scale.name),
         to_string(scale.shape), to_string(matrix.shape), to_string(grid));
   CHECK(scale.dtype == DType::f32 || scale.dtype == DType::bf16 || scale.dtype == DType::e8m0,
@@ -103,17 +105,21 @@ void CastCheckpoint::read(const TensorInfo& info, const Slice& slice, std::span<
   CHECK(stored != nullptr, "{} has no tensor {}", description(), info.name);
   const auto scale = scales_.find(info.name);
   if (scale == scales_.end()) return stored_.read(*stored, slice, out);
-  const Rows rows = rows_of(*stored, slice, kFp8Block);
-  const i64 columns = stored->shape[1];
-  CHECK(static_cast<i64>(out.size()) == rows.count * columns * 2, "reading {}: {} bytes of room", info.name,
-        out.size());
-  const auto count = static_cast<std::size_t>(rows.count * columns);
+  const bool stack = stored->shape.rank() == 3;  // whose slices are whole matrices
+  const Rows part = rows_of(*stored, slice, stack ? 1 : kFp8Block);
+  const i64 matrices = stack ? part.count : 1, rows = stack ? stored->shape[1] : part.count;
+  const i64 columns = stored->shape[stack ? 2 : 1];
+  const auto count = static_cast<std::size_t>(matrices * rows * columns);
+  CHECK(out.size() == count * 2, "reading {}: {} bytes of room", info.name, out.size());
   const auto codes = std::make_unique_for_overwrite<std::byte[]>(count);  // a vector would fill it first
   stored_.read(*stored, slice, {codes.get(), count});
-  const std::vector<float> scales =
-      read_numbers(stored_, *scale->second, {0, rows.first / kFp8Block, blocks_of(rows.count)});
-  dequantize_weight(reinterpret_cast<const e4m3_bits*>(codes.get()), scales.data(), rows.count, columns,
-                    reinterpret_cast<bf16_bits*>(out.data()));
+  const Slice blocks =
+      stack ? Slice{0, part.first, part.count} : Slice{0, part.first / kFp8Block, blocks_of(part.count)};
+  const std::vector<float> scales = read_numbers(stored_, *scale->second, blocks);
+  for (i64 i = 0; i < matrices; ++i)
+    dequantize_weight(reinterpret_cast<const e4m3_bits*>(codes.get()) + i * rows * columns,
+                      scales.data() + i * blocks_of(rows) * blocks_of(columns), rows, columns,
+                      reinterpret_cast<bf16_bits*>(out.data()) + i * rows * columns);
 }
 
 QuantizedCheckpoint::QuantizedCheckpoint(const StoredCheckpoint& stored,

@@ -108,6 +108,28 @@ TEST_F(StoredTest, CastsRowsFromABlockOn) {
   EXPECT_THROW(cast({0, 256, 128}, 128), Error);
 }
 
+// Fused experts: each matrix has blocks of its own, also where its rows are no multiple of 128.
+TEST_F(StoredTest, CastsStacksMatrixByMatrix) {
+  const std::string name = "model.layers.0.mlp.experts.down_proj";
+  SafetensorsWriter writer(folder_ / "model.safetensors",
+                           {{name, DType::e4m3, {2, kRows, kCols}}, {name + "_scale_inv", DType::f32, {2, 3, 2}}});
+  for (const TensorInfo& info : writer.tensors())
+    for (int i = 0; i < 2; ++i)
+      writer.write(info.name == name ? std::as_bytes(std::span(codes_)) : std::as_bytes(std::span(scales_)));
+  writer.finish();
+  const auto files = open_hf_directory(folder_, false);
+  const StoredCheckpoint stored(*files);
+  const CastCheckpoint view(stored, false);
+  const TensorInfo& info = *view.find(name);
+  EXPECT_EQ(info.shape, (Shape{2, kRows, kCols}));
+  std::vector<bf16_bits> whole(static_cast<std::size_t>(2 * kRows * kCols)), second(whole.size() / 2);
+  view.read(info, {}, std::as_writable_bytes(std::span(whole)));
+  view.read(info, {0, 1, 1}, std::as_writable_bytes(std::span(second)));
+  for (i64 i = 0; i < 2 * kRows * kCols; ++i)
+    ASSERT_EQ(whole[static_cast<std::size_t>(i)], wanted(i / kCols % kRows, i % kCols)) << i;
+  EXPECT_TRUE(std::equal(second.begin(), second.end(), whole.begin() + kRows * kCols));
+}
+
 TEST_F(StoredTest, RefusesWhatCannotBeCast) {
   write("", DType::f32);
   EXPECT_NE(refusal().find("has no"), std::string::npos);

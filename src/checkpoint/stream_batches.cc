@@ -17,6 +17,7 @@ i64 rows_of_piece(const TensorInfo& source, const Shape& part, bool costly) {
   const i64 row = part[0] == 0 ? 1 : std::max<i64>(1, part.numel() / part[0]);
   if (costly) return std::max<i64>(1, kCostlyPiece / row);
   const i64 rows = std::max<i64>(1, kPieceBytes / (row * size_of(source.dtype)));
+  if (part.rank() > 2) return rows;  // whole matrices, which may be large
   return (rows + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
 }
 

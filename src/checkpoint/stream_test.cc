@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slice.h"
+#include "checkpoint/stream_batches.h"
 
 namespace fathom {
 namespace {
@@ -143,6 +144,20 @@ TEST_F(StreamTest, OtherTensorsBeginAgain) {
   source_.limit = i64{1} << 40;
   EXPECT_EQ(stream("out", true).kept_bytes, 0);
   EXPECT_NE(SafetensorsFile(folder_ / "out").find("another"), nullptr);
+}
+
+TEST(StreamBatches, StacksAreReadMatrixByMatrix) {
+  const TensorInfo stack{"experts", DType::bf16, {16, 1024, 1024}};
+  const StreamItem item{stack.name, &stack, {}, false};
+  const auto batches = cut_into_batches({&item}, 0);
+  i64 matrices = 0;
+  for (const StreamBatch& batch : batches)
+    for (const StreamPiece& piece : batch.pieces) {
+      EXPECT_EQ(piece.slice.length, 1);
+      EXPECT_EQ(piece.bytes, 2 << 20);
+      matrices += piece.slice.length;
+    }
+  EXPECT_EQ(matrices, 16);
 }
 
 }  // namespace

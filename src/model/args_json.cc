@@ -8,6 +8,7 @@
 
 #include "base/model_folder.h"
 #include "base/names.h"
+#include "checkpoint/file_checkpoint.h"
 #include "checkpoint/json_text.h"
 
 namespace fathom {
@@ -188,8 +189,12 @@ ModelArgs load_model_args(const std::filesystem::path& config_file) {
 ModelArgs load_model_args_of(const std::filesystem::path& model_dir) {
   std::filesystem::path file = model_dir / "config.json";
   if (!std::filesystem::exists(file)) file = model_dir / "args.json";
-  CHECK(std::filesystem::exists(file), "{} has neither config.json nor args.json; name a configuration with --config",
-        model_dir.string());
+  if (!std::filesystem::exists(file)) {
+    check_model_files(model_dir);  // a link to nothing, for one
+    const bool weights = std::filesystem::exists(model_dir / kIndexFile) || !safetensors_files(model_dir).empty();
+    if (!weights) open_checkpoint(model_dir);  // says what is there instead
+    fail("{} has neither config.json nor args.json; name a configuration with --config", model_dir.string());
+  }
   ModelArgs args = load_model_args(file);
   const std::filesystem::path generation = model_dir / "generation_config.json";
   if (std::filesystem::exists(generation)) add_generation_config(args, generation);

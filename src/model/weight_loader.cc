@@ -123,16 +123,6 @@ class Loader {
     }
   }
 
-  // What is no number would otherwise show as an answer of nothing but NaN, or pass for 480.
-  void check(const Piece& p, std::span<const std::byte> bytes) const {
-    if (p.stored->dtype != DType::e4m3) return;
-    const i64 at = first_nan(reinterpret_cast<const e4m3_bits*>(bytes.data()), p.bytes);
-    if (at < 0) return;
-    fail("{}: tensor {} holds NaN (FP8 code 0x{:02x}); its file is damaged, fathom verify --numbers says where",
-         checkpoint_.description(), checkpoint_.stored_name(p.stored->name),
-         std::to_integer<int>(bytes[static_cast<std::size_t>(at)]));
-  }
-
   // Reads pieces [begin, end) to where `place` says; `after` hears of each.
   template <typename Place, typename After>
   void read(i64 begin, i64 end, Place&& place, After&& after) {
@@ -142,7 +132,7 @@ class Loader {
         const Piece& p = piece(i);
         const std::span bytes(place(p), static_cast<std::size_t>(p.bytes));
         p.mapped ? bring(p) : checkpoint_.read(*p.stored, p.slice, bytes);
-        check(p, p.mapped ? std::span<const std::byte>(p.to, bytes.size()) : bytes);
+        check_codes(checkpoint_, *p.stored, p.mapped ? std::span<const std::byte>(p.to, bytes.size()) : bytes);
         after(p, worker);
       }
     });
@@ -156,6 +146,15 @@ class Loader {
 };
 
 }  // namespace
+
+void check_codes(const Checkpoint& checkpoint, const TensorInfo& stored, std::span<const std::byte> bytes) {
+  if (stored.dtype != DType::e4m3) return;
+  const i64 at = first_nan(reinterpret_cast<const e4m3_bits*>(bytes.data()), static_cast<i64>(bytes.size()));
+  if (at < 0) return;
+  fail("{}: tensor {} holds NaN (FP8 code 0x{:02x}); its file is damaged, fathom verify --numbers says where",
+       checkpoint.description(), checkpoint.stored_name(stored.name),
+       std::to_integer<int>(bytes[static_cast<std::size_t>(at)]));
+}
 
 void load_weights(const Checkpoint& checkpoint, Backend& backend, std::vector<LoadJob> jobs,
                   const std::function<void(i64 bytes)>& progress) {

@@ -87,6 +87,7 @@ void WeightStore::add_progress(i64 bytes) {
 std::vector<std::byte> WeightStore::fetch(const TensorInfo& stored, const ManifestEntry& entry) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(entry.shape().numel() * size_of(stored.dtype)));
   checkpoint_->read(stored, slice_of(entry), bytes);
+  check_codes(*checkpoint_, stored, bytes);
   add_progress(static_cast<i64>(bytes.size()));
   return bytes;
 }

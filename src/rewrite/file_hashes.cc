@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/model_folder.h"
 #include "checkpoint/json_text.h"
 
 namespace fathom {
@@ -94,7 +95,7 @@ KnownFiles parse_list(const std::string& text, const std::string& source_name) {
 }  // namespace
 
 KnownFiles read_known_files(const fs::path& path) {
-  const std::string text = read_file(path, kMaxListBytes);
+  const std::string text = read_model_file(path, kMaxListBytes);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool json = first != std::string::npos && text[first] == '{';
   return json ? parse_manifest(text, path.string()) : parse_list(text, path.string());

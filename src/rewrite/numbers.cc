@@ -1,5 +1,6 @@
 #include "rewrite/numbers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -45,7 +46,7 @@ std::optional<Layout> layout_of(DType dtype) {
 // What was seen of a tensor so far.
 struct Seen {
   i64 entries = 0;
-  std::uint32_t any = 0;  // magnitudes, or-ed
+  std::uint32_t any = 0;  // magnitudes of the matrix that is being read, or-ed
   std::string fault;
 };
 
@@ -65,21 +66,37 @@ void look(std::span<const std::byte> piece, const Layout& layout, Seen& seen) {
   seen.entries += count;
 }
 
+void look(std::span<const std::byte> piece, i64 element, const Layout& layout, Seen& seen) {
+  if (element == 4)
+    look<std::uint32_t>(piece, layout, seen);
+  else if (element == 2)
+    look<std::uint16_t>(piece, layout, seen);
+  else
+    look<std::uint8_t>(piece, layout, seen);
+}
+
 // What is wrong with a tensor; empty when nothing is.
 std::string fault_of(const SafetensorsFile& file, const TensorInfo& info, const Layout& layout) {
+  const int rank = info.shape.rank();
+  const bool matrices = rank >= 2 && layout.magnitude != 0;
+  const i64 size = matrices ? info.shape[rank - 2] * info.shape[rank - 1] : info.shape.numel();
   Pieces pieces(file, info);
   Seen seen;
-  for (auto piece = pieces.next(); !piece.empty() && seen.fault.empty(); piece = pieces.next()) {
-    if (size_of(info.dtype) == 4)
-      look<std::uint32_t>(piece, layout, seen);
-    else if (size_of(info.dtype) == 2)
-      look<std::uint16_t>(piece, layout, seen);
-    else
-      look<std::uint8_t>(piece, layout, seen);
-  }
-  const bool matrix = info.shape.rank() >= 2 && seen.entries > 0 && layout.magnitude != 0;
-  if (seen.fault.empty() && matrix && seen.any == 0) seen.fault = "is a matrix of zeros";
-  return seen.fault;
+  for (auto piece = pieces.next(); !piece.empty(); piece = pieces.next())
+    while (!piece.empty()) {
+      const i64 left = (size - seen.entries % size) * size_of(info.dtype);
+      const auto part = piece.first(std::min(piece.size(), static_cast<std::size_t>(left)));
+      piece = piece.subspan(part.size());
+      look(part, size_of(info.dtype), layout, seen);
+      if (!seen.fault.empty()) return seen.fault;
+      if (seen.entries % size != 0) continue;
+      if (matrices && seen.any == 0)
+        return size == info.shape.numel()
+                   ? "is a matrix of zeros"
+                   : fmt::format("holds a matrix of zeros, {} of {}", seen.entries / size, info.shape.numel() / size);
+      seen.any = 0;
+    }
+  return {};
 }
 
 }  // namespace

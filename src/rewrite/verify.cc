@@ -245,7 +245,8 @@ VerifyReport verify(const VerifyOptions& options, const std::function<void(i64, 
     report.notes.emplace_back("tensors were not compared with the architecture, because files are damaged");
   if (options.numbers) look_at_numbers(files, options, report, progress);
   const fs::path own = directory / kManifestFile;
-  const fs::path against = !options.against.empty() ? options.against : fs::exists(own) ? own : fs::path();
+  fs::path against = !options.against.empty() ? options.against : fs::exists(own) ? own : fs::path();
+  if (fs::is_directory(against)) against = model_directory(against);
   if (against.empty()) {
     const KnownFiles known = files_of_hub_cache(directory);
     if (known.empty()) return report;

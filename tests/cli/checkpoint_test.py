@@ -215,7 +215,7 @@ class Broken(Scratch):
         os.truncate(self.files[0], 5)
         self.refused("truncated: 5 bytes")
         os.truncate(self.files[0], 0)
-        self.refused("truncated: 0 bytes")
+        self.refused("is empty; download it again")
 
     def test_damaged_headers(self):
         good, data = read_header(self.files[0])

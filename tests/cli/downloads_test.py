@@ -55,6 +55,36 @@ class Downloads(Base):
             (self.model / name).write_bytes(whole)
         self.ok("verify", self.model)
 
+    def test_answers_of_servers_zeros_and_nothing(self):
+        for name in [self.shard.name, "model.safetensors.index.json", "config.json", "tokenizer.json"]:
+            whole = (self.model / name).read_bytes()
+            kinds = [(b"Entry not found", 'begins with "Entry not found"'), (b"", "is empty"),
+                     (b"404: Not Found\n", 'begins with "404: Not Found"'), (bytes(5000), "begins with zeros")]
+            if name == self.shard.name:
+                kinds.append((b'{"error":"Repository not found"}', 'begins with "{"error"'))
+            for content, needle in kinds:
+                (self.model / name).write_bytes(content)
+                self.told([name, needle, "download it again"], self.weights_commands(self.model))
+            (self.model / name).unlink()
+            (self.model / name).symlink_to("../../blobs/" + "0" * 64)
+            self.told([name, "is a link to ../../blobs/0", "finish the download"], self.weights_commands(self.model))
+            (self.model / name).unlink()
+            (self.model / name).write_bytes(whole)
+        (self.model / "notes.py").write_bytes(b"")
+        self.ok("verify", self.model)
+
+    def test_folders_without_safetensors(self):
+        model = self.folder / "gguf"
+        model.mkdir()
+        (model / "model.gguf").write_bytes(b"GGUF\3\0\0\0")
+        self.told(["model.gguf is not in a supported format"], self.weights_commands(model))
+
+    def test_what_verify_compares_with(self):
+        self.told(["Git LFS pointer"], [["verify", self.model, "--against", self.file("list", POINTER)]])
+        cache = self.folder / "models--o--m"
+        shutil.copytree(self.model, cache / "snapshots/abc")
+        self.ok("verify", self.model, "--against", cache)
+
     def test_each_broken_file_is_one_fault(self):
         self.shard.write_bytes(POINTER)
         (self.model / "tokenizer.json").write_bytes(PAGE)

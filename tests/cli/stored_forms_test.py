@@ -91,6 +91,13 @@ class StoredForms(SmallModel):
         write_file(model / MODEL, fuse(read_file(model / MODEL)))
         self.sound_everywhere(model, expected, quantized=False)
 
+    def test_the_cast_of_fused_experts_in_fp8_is_that_of_each(self):
+        model = self.small("model")
+        self.ok(*self.cast(model, out="plain"))
+        write_file(model / MODEL, fuse(read_file(model / MODEL)))
+        self.ok(*self.cast(model))
+        self.assertEqual(files_of(self.folder / "out"), fuse(files_of(self.folder / "plain")))
+
     def test_the_cast_copies_fused_experts_as_they_are(self):
         model = self.small("model")
         self.ok(*self.cast(model, out="plain"))

@@ -94,6 +94,12 @@ class Verify(Base):
             self.ok("verify", self.model, "--numbers")
         self.write(NORM, 0, bytes(len(self.tensors[NORM][2])))
         self.ok("verify", self.model, "--numbers")
+        matrix = 600 * 1000 * 2  # a stack of matrices that are read in pieces of other sizes
+        for at in range(3):
+            stack = b"".join(bytes(matrix) if i == at else b"\1" + bytes(matrix - 1) for i in range(3))
+            write_file(self.model / MODEL, {**self.tensors, "stack": ["BF16", [3, 600, 1000], stack]})
+            self.assertIn(f"tensor stack holds a matrix of zeros, {at + 1} of 3\n",
+                          run("verify", self.model, "--numbers").stdout.decode())
 
     def hub_cache(self):
         """The model's files under the names that the hub's cache gives them; the folder with the links."""
@@ -120,6 +126,14 @@ class Verify(Base):
             self.refused(1, ["1 fault", f"{name} has another {kind} than {blob.name[:12]}..."], "verify", snapshot)
             blob.write_bytes(data)
         self.ok("verify", snapshot)
+
+    def test_codes_of_every_matrix_are_looked_at_while_loading(self):
+        self.ok(*list(self.running())[-1])
+        for name in [n for n, t in self.tensors.items() if t[0] == "F8_E4M3" and ".layers.0." in n]:
+            self.write(name, 5, b"\xff")
+            for more in [[], ["--attn", "naive"], ["--compute", "f32"]]:
+                with self.subTest(name, more=more):
+                    self.refused(1, f"tensor {name} holds NaN (FP8 code 0xff)", *list(self.running())[-1], *more)
 
     def test_codes_that_are_no_numbers_are_found_while_loading(self):
         last = len(self.tensors[CODES][2]) - 1
