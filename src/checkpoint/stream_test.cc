@@ -77,7 +77,7 @@ class StreamTest : public testing::Test {
   FileDigest stream(const std::string& name, bool resume, bool alone = true) {
     ThreadPool pool(3);
     i64 heard = 0;
-    const FileDigest digest =
+    FileDigest digest =
         stream_tensors(source_, items_, folder_ / name, pool,
                        {.hash = true, .alone = alone, .resume = resume, .mark_bytes = 1, .progress = [&](i64 bytes) {
                           heard += bytes;
