@@ -53,7 +53,7 @@ struct LineEditor::State {
     el_set(edit, EL_SIGNAL, 0);
     el_set(edit, EL_HIST, ::history, history);
     el_set(edit, EL_GETCFN, &State::next_character);
-    el_set(edit, EL_ADDFN, "insert-paste", "Insert pasted text", &State::insert_paste);
+    el_wset(edit, EL_ADDFN, L"insert-paste", L"Insert pasted text", &State::insert_paste);  // el_set leaks the names
     el_set(edit, EL_BIND, kPasteKey, "insert-paste", nullptr);
     el_set(edit, EL_SETTY, "-d", "-icrnl", "-inlcr", "-ixon", nullptr);  // line ends and Ctrl-S come as they are
     for (const char* key : kTextKeys) el_set(edit, EL_BIND, key, "ed-insert", nullptr);
