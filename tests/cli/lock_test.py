@@ -27,7 +27,7 @@ class Lock(Base):
         """Locks a folder as a running command does; the result lets go."""
         folder.mkdir(exist_ok=True)
         held = os.open(folder, os.O_RDONLY)
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a lock that a failed case left is an error, not a wait
         return lambda: os.close(held)
 
     def writing(self, out, layers=2):
